@@ -1,0 +1,44 @@
+"""deeplimits: describe a network family once, and stand anywhere on its (width, depth) plane, infinity included."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Mlp": "architecture.zoo",
+    "ResNet": "architecture.zoo",
+    "StableResNet": "architecture.zoo",
+    "DEPTH": "architecture.layer",
+    "WIDTH": "architecture.layer",
+    "kernel": "limits.kernel.ask",
+    "Kernel": "limits.kernel.record",
+    "describe": "limits.flow.describe",
+    "build": "finite",
+    "sample": "finite",
+    "empirical_ntk": "finite",
+    "compare": "plane.compare",
+    "Comparison": "plane.record",
+    "plot": "report",
+    "html": "report",
+    "DeepLimitsError": "errors",
+}
+_ROOMS = ("act", "layer", "errors")
+
+__all__ = sorted([*_HOME, *_ROOMS])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"deeplimits.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _ROOMS:
+        return importlib.import_module(f"deeplimits.{name}")
+    raise AttributeError(f"module 'deeplimits' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

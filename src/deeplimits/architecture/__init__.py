@@ -1,0 +1,1 @@
+"""What a network is: frozen descriptions that never import torch."""

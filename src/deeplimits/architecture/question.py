@@ -1,0 +1,129 @@
+"""The one dispatch mechanism: a question asked of a network, answered layer by layer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deeplimits.architecture.layer import Layer
+from deeplimits.errors import DeepLimitsError, NoRule
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One answer: the function, where it comes from, and when it is valid."""
+
+    function: Callable[..., Any]
+    source: str
+    valid: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and line of the rule."""
+        code = inspect.unwrap(self.function).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+class Question:
+    """A question with rules registered per layer type; dispatch is on the exact type.
+
+    Args:
+        name: the question's name, as it stands in the coverage table.
+        otherwise: what a user can do where no rule exists.
+
+    Example:
+        >>> from deeplimits.architecture.dense import Dense
+        >>> parameters = Question("parameters", otherwise="count by hand")
+        >>> @parameters.rule(Dense, source="definition")
+        ... def dense(layer, width):
+        ...     return width * width
+        >>> parameters(Dense(), 10)
+        100
+    """
+
+    every: dict[str, Question] = {}
+
+    def __init__(self, name: str, otherwise: str):
+        self.name, self.otherwise = name, otherwise
+        self.rules: dict[type, Rule] = {}
+        Question.every[name] = self
+
+    def rule(self, *kinds: type, source: str, valid: str = "", replace: bool = False) -> Callable[[Callable], Callable]:
+        """Register a rule for layer types; `source` names where the rule comes from and is mandatory.
+
+        Raises:
+            ValueError: the source is empty, or a rule stands already and `replace` is not set.
+        """
+        if not source:
+            raise ValueError(f"a rule of {self.name!r} needs a source=")
+
+        def register(function: Callable) -> Callable:
+            for kind in kinds:
+                if kind in self.rules and not replace:
+                    raise ValueError(f"{self.name!r} has a rule for {kind.__name__} already; pass replace=True")
+                self.rules[kind] = Rule(function, source, valid)
+            return function
+
+        return register
+
+    def answers(self, layer: Layer) -> Rule | None:
+        """Return the rule for this layer's exact type, or None."""
+        return self.rules.get(type(layer))
+
+    def __call__(self, layer: Layer, *state: Any) -> Any:
+        """Answer for a layer by its rule, else by its parts.
+
+        Raises:
+            NoRule: neither exists.
+        """
+        try:
+            rule = self.answers(layer)
+            if rule is not None:
+                return rule.function(layer, *state)
+            simpler = layer.parts()
+            if simpler is not None:
+                return self(simpler, *state)
+            raise self.missing(layer)
+        except DeepLimitsError as error:
+            error.add_note(f"in {shorten(layer)}")
+            raise
+
+    def missing(self, layer: Layer) -> NoRule:
+        """Return the error for a layer without a rule."""
+        kind = type(layer).__name__
+        others = [q.name for q in Question.every.values() if q is not self and type(layer) in q.rules]
+        answered = f" (it answers {', '.join(others)})" if others else ""
+        fix = f"{self.otherwise}; or add one: @{self.name}.rule({kind}, source=...)"
+        return NoRule(kind, f"no rule for the {self.name}{answered}", fix)
+
+
+def shorten(layer: Layer, limit: int = 90) -> str:
+    """Return a repr cut to `limit` characters."""
+    text = repr(layer)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def coverage() -> dict[str, dict[str, str]]:
+    """Return {layer: {question: 'rule' | 'parts' | '-'}} over every registered question and known layer."""
+    kinds: set[type] = set()
+    for question in Question.every.values():
+        kinds.update(question.rules)
+    kinds.update(_concrete(Layer))
+    table: dict[str, dict[str, str]] = {}
+    for kind in sorted(kinds, key=lambda k: k.__name__):
+        by_parts = kind.parts is not Layer.parts
+        table[kind.__name__] = {
+            name: "rule" if kind in q.rules else "parts" if by_parts else "-" for name, q in Question.every.items()
+        }
+    return table
+
+
+def _concrete(kind: type) -> set[type]:
+    found = set()
+    for sub in kind.__subclasses__():
+        if sub.__module__.startswith("deeplimits.") and not sub.__subclasses__():
+            found.add(sub)
+        found |= _concrete(sub)
+    return found

@@ -1,0 +1,29 @@
+"""Layers, weight laws and compositions: `dl.layer.Dense(...)`, `dl.layer.Orthogonal()`, `dl.layer.DEPTH`."""
+
+from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial
+from deeplimits.architecture.dense import BlockDiagonal, Dense, Gaussian, LowRank, Orthogonal, Sparse, WeightLaw
+from deeplimits.architecture.layer import DEPTH, WIDTH, Layer, Power, Share
+from deeplimits.architecture.norm import LayerNorm, RMSNorm
+from deeplimits.architecture.scale import Decreasing
+
+__all__ = [
+    "DEPTH",
+    "WIDTH",
+    "BlockDiagonal",
+    "Decreasing",
+    "Dense",
+    "Gaussian",
+    "Layer",
+    "LayerNorm",
+    "LowRank",
+    "Orthogonal",
+    "Parallel",
+    "Power",
+    "RMSNorm",
+    "Repeat",
+    "Residual",
+    "Serial",
+    "Share",
+    "Sparse",
+    "WeightLaw",
+]
