@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
-from deeplimits.errors import DeepLimitsError
+from deeplimits.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +20,10 @@ def sequence(seed: SupportsIndex, *names: str | int) -> np.random.SeedSequence:
     entropy = (seed, BLAKE2b-128 of the names), so a stream depends on its own name alone and never on which
     streams were opened before it.
 
-    *Valid when* seed is a whole number >= 0 and every name is text or a whole number.
-    *Raises* DeepLimitsError otherwise.
+    Valid when: seed is a whole number >= 0 and every name is text or a whole number.
+
+    Raises:
+        InputError: otherwise.
     """
     words = np.frombuffer(hashlib.blake2b(_encoded(names), digest_size=16).digest(), dtype="<u4")
     return np.random.SeedSequence([_whole(seed), *(int(word) for word in words)])
@@ -30,8 +32,9 @@ def sequence(seed: SupportsIndex, *names: str | int) -> np.random.SeedSequence:
 def generator(seed: SupportsIndex, *names: str | int) -> np.random.Generator:
     """Return numpy's generator of the stream `names` under `seed`.
 
-    >>> generator(0, "network", 7).integers(100) == generator(0, "network", 7).integers(100)
-    True
+    Example:
+        >>> generator(0, "network", 7).integers(100) == generator(0, "network", 7).integers(100)
+        True
     """
     return np.random.Generator(np.random.PCG64(sequence(seed, *names)))
 
@@ -61,7 +64,7 @@ def _whole(value: SupportsIndex, negative: bool = False) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or (number < 0 and not negative):
-        raise DeepLimitsError(
+        raise InputError(
             where="seed",
             why=f"{value!r} is not a whole number" + ("" if negative else " >= 0"),
             fix="give a whole number such as seed=0; streams are told apart by name, not by fractional seeds",
