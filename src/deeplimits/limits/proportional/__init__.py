@@ -1,0 +1,1 @@
+"""The diagonal: width and depth to infinity together, at a fixed ratio."""
