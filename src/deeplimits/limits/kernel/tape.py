@@ -11,12 +11,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Affine:
-    """theta <- weight*theta + fan*weight*k + bias; k <- weight*k + bias."""
+    """theta <- weight*theta + gain*k + shift; k <- weight*k + bias.
+
+    In the NTK parametrization gain = weight and shift = bias; in the standard one gain = fan_in and shift = 1.
+    """
 
     register: int
     weight: Any
     bias: Any
-    fan: float = 1.0
+    gain: Any
+    shift: Any
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""The plain torch path: differentiable, on any device, reading the same tape as the tile engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+
+State = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (K, Theta), each of shape (N, M), in float64.
+
+    Args:
+        tape: the steps; their numbers may be tensors that require gradients.
+        x1: shape (N, d), float64.
+        x2: shape (M, d), float64.
+    """
+    d = x1.shape[1]
+    k = x1 @ x2.T / d
+    q1, q2 = (x1**2).sum(1, keepdim=True) / d, (x2**2).sum(1)[None, :] / d
+    registers: list[State] = [(k, torch.zeros_like(k), q1, q2)] * tape.registers
+    for step in tape.steps:
+        match step:
+            case Affine(r, weight, bias, gain, shift):
+                k, theta, q1, q2 = registers[r]
+                moved = tuple(weight * q + bias for q in (q1, q2))
+                registers[r] = (weight * k + bias, weight * theta + gain * k + shift, *moved)
+            case Dual(r, family):
+                registers[r] = _dual(registers[r], family)
+            case Normalise(r, epsilon):
+                k, theta, q1, q2 = registers[r]
+                scale = torch.sqrt((q1 + epsilon) * (q2 + epsilon))
+                registers[r] = (k / scale, theta / scale, q1 / (q1 + epsilon), q2 / (q2 + epsilon))
+            case Copy(target, source):
+                registers[target] = registers[source]
+            case Add(target, source, factor):
+                pairs = zip(registers[target], registers[source], strict=True)
+                registers[target] = tuple(t + factor * o for t, o in pairs)  # type: ignore[assignment]
+            case Multiply(r, factor):
+                registers[r] = tuple(factor * value for value in registers[r])  # type: ignore[assignment]
+    return registers[0][0], registers[0][1]
+
+
+def _dual(state: State, family: Any) -> State:
+    k, theta, q1, q2 = state
+    value, slope = family.pair(k, q1, q2)
+    moved = tuple(family.pair(q, q, q)[0] for q in (q1, q2))
+    return value, slope * theta, moved[0], moved[1]
