@@ -10,7 +10,7 @@ from math import log, pi
 import numpy as np
 from scipy import special, stats
 
-from deeplimits.architecture.activation import Abs, AbRelu, Activation, Identity, LeakyRelu, Relu
+from deeplimits.architecture.activation import AbRelu, Abs, Activation, Identity, LeakyRelu, Relu
 from deeplimits.architecture.compose import Serial, body, expand
 from deeplimits.architecture.dense import Dense, Gaussian
 from deeplimits.architecture.layer import Layer
