@@ -1,0 +1,83 @@
+"""Along L = r n: does the law of one network settle when width and depth grow together?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deeplimits.report import theme
+from deeplimits.report.figures.axes import decades, logarithmic, measured, short, superscript
+
+
+@dataclass(frozen=True)
+class DiagonalSeries:
+    """var(log q) of one family along the diagonal: measured, fitted as n^s, and predicted where a law is known."""
+
+    name: str
+    widths: tuple[int, ...]
+    variance: tuple[float, ...]
+    error: tuple[float, ...]
+    predicted: tuple[float, ...] | None
+    fitted: tuple[float, ...] | None
+    exponent: tuple[float, float, float] | None
+
+    def exponent_text(self) -> str:
+        """The fitted power with its interval, as it stands beside the points."""
+        if self.exponent is None:
+            return self.name
+        value, low, high = self.exponent
+        text = f"{self.name}: n{superscript(f'{value:.2f}')} (99 %: {low:.2f} to {high:.2f})"
+        return text.replace("-", "−")
+
+
+@dataclass(frozen=True)
+class DiagonalData:
+    """Several families along one ray L = ratio * n."""
+
+    title: str
+    ratio: float
+    series: tuple[DiagonalSeries, ...]
+
+    def describe(self) -> str:
+        """The figure in words, for readers who do not see it."""
+        parts = [f"Variance over networks of log q along depth = {self.ratio:g} times width, both axes logarithmic."]
+        for one in self.series:
+            line = f"{one.name}: from {short(one.variance[0])} at width {one.widths[0]} to {short(one.variance[-1])} at width {one.widths[-1]}"
+            if one.exponent is not None:
+                line += f", fitted exponent {one.exponent[0]:.2f}, 99 % interval {one.exponent[1]:.2f} to {one.exponent[2]:.2f}"
+            parts.append(line + ".")
+        return " ".join(parts)
+
+
+def draw(axes: Any, data: DiagonalData) -> None:
+    """Draw points with bars, the predicted law as a line in the family's style, and the fitted exponent beside them."""
+    ink = theme.LIGHT["ink"]
+    every = sorted({width for one in data.series for width in one.widths})
+    for index, one in enumerate(data.series):
+        style = theme.family(index)
+        line = one.predicted or one.fitted
+        if line is not None:
+            axes.plot(one.widths, line, linestyle=style.line, color=ink, zorder=2)
+        measured(axes, one.widths, one.variance, one.error, ink, style)
+    logarithmic(axes.xaxis, every)
+    decades(axes.yaxis)
+    axes.set_xlim(every[0] / 1.4, every[-1] * 1.4)
+    handles = [_handle(theme.family(index), one) for index, one in enumerate(data.series)]
+    axes.legend(handles=handles, loc="best")
+    axes.set_xlabel(f"width n, with depth L = {_times(data.ratio)}n")
+    axes.set_ylabel("var(log q) over networks")
+    axes.set_title(data.title)
+
+
+def _times(ratio: float) -> str:
+    return "" if ratio == 1 else f"{ratio:g} "
+
+
+def _handle(style: theme.Style, one: DiagonalSeries) -> Any:
+    from matplotlib.lines import Line2D
+
+    ink = theme.LIGHT["ink"]
+    face = ink if style.filled else theme.LIGHT["paper"]
+    return Line2D(
+        [], [], color=ink, linestyle=style.line, marker=style.marker, markerfacecolor=face, label=one.exponent_text()
+    )

@@ -1,0 +1,106 @@
+"""The (width, depth) plane: how far one network stands from its limit, and what theory says at the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any
+
+from deeplimits.report import theme
+from deeplimits.report.figures.axes import short, size
+
+
+@dataclass(frozen=True)
+class PlaneData:
+    """Cells of the plane: `cells[depth, width]` measured inside, `edge[depth]` at infinite width, `corner` and its name."""
+
+    title: str
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    cells: dict[tuple[int, int], float]
+    edge: dict[float, float | None]
+    top: dict[int, float | None]
+    quantity: str
+    edge_quantity: str
+
+    def describe(self) -> str:
+        """The figure in words, for readers who do not see it."""
+        worst, best = max(self.cells, key=self.cells.__getitem__), min(self.cells, key=self.cells.__getitem__)
+        corner = self.edge.get(inf)
+        end = f"the corner is {corner:.4g}" if corner is not None else "there is no corner"
+        return (
+            f"Grid of widths {_listed(self.widths)} and depths {_listed(self.depths)}, coloured by {self.quantity}: "
+            f"from {short(self.cells[best])} at width {best[1]}, depth {best[0]} to {short(self.cells[worst])} at width "
+            f"{worst[1]}, depth {worst[0]}. On the right edge stands {self.edge_quantity}; {end}."
+        )
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(str(value) for value in values)
+
+
+def limits(several: Sequence[PlaneData]) -> tuple[float, float]:
+    """Common colour range of several planes, so that they can be compared by eye."""
+    found = [value for data in several for value in data.cells.values() if 0 < value < inf]
+    return (min(found), max(found)) if found else (0.1, 1.0)
+
+
+def draw(axes: Any, data: PlaneData, colour_range: tuple[float, float] | None = None) -> None:
+    """Draw the plane: cells with their number inside, the edges at infinity as framed cells, a hairline along L = n."""
+    low, high = colour_range or limits([data])
+    rows, columns = {d: i for i, d in enumerate(data.depths)}, {w: i for i, w in enumerate(data.widths)}
+    right, above = len(columns) + 0.25, len(rows) + 0.25
+    for (depth, width), value in data.cells.items():
+        fill, text = theme.heat(_place(value, low, high))
+        _cell(axes, columns[width], rows[depth], fill, None)
+        _write(axes, columns[width], rows[depth], short(float(f"{value:.2g}")), text)
+    for depth, row in rows.items():
+        _edge(axes, right, row, data.edge.get(depth))
+    for width, column in columns.items():
+        _top(axes, column, above, data.top.get(width), low, high)
+    _edge(axes, right, above, data.edge.get(inf), corner=True)
+    axes.set_xlim(-0.04, right + 1.04)
+    axes.set_ylim(-0.04, above + 1.04)
+    axes.set_xticks([*(c + 0.5 for c in columns.values()), right + 0.5], [*(size(w) for w in columns), "∞\nkernel"])
+    axes.set_yticks([*(r + 0.5 for r in rows.values()), above + 0.5], [*(size(d) for d in rows), "∞"])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_xlabel("width n")
+    axes.set_ylabel("depth L")
+    axes.set_title(data.title)
+
+
+def _cell(axes: Any, column: float, row: float, fill: str, frame: str | None) -> None:
+    from matplotlib.patches import Rectangle
+
+    edge = frame or theme.LIGHT["paper"]
+    inset = 0.03 if frame else 0.0
+    shape = (column + inset, row + inset), 1 - 2 * inset, 1 - 2 * inset
+    axes.add_patch(Rectangle(*shape, facecolor=fill, edgecolor=edge, linewidth=1.4 if frame else 1.2))
+
+
+def _write(axes: Any, column: float, row: float, text: str, colour: str, **options: Any) -> None:
+    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=8.5, **options)
+
+
+def _place(value: float, low: float, high: float) -> float:
+    if value == inf:
+        return 1.0
+    return log(min(max(value, low), high) / low) / log(high / low) if high > low else 0.5
+
+
+def _top(axes: Any, column: float, row: float, value: float | None, low: float, high: float) -> None:
+    if value is None:
+        return
+    fill, text = theme.heat(_place(value, low, high))
+    _cell(axes, column, row, fill, theme.LIGHT["ink"])
+    _write(axes, column, row, "∞" if value == inf else short(float(f"{value:.2g}")), text)
+
+
+def _edge(axes: Any, column: float, row: float, value: float | None, corner: bool = False) -> None:
+    _cell(axes, column, row, theme.LIGHT["band"], theme.LIGHT["ink"])
+    text = "none" if value is None else "∞" if value == inf else f"{value:.4g}"
+    _write(axes, column, row, text, theme.LIGHT["ink"], fontweight="bold" if corner else "normal")
