@@ -24,7 +24,10 @@ log_norm = Question("log-norm", otherwise="sample it with dl.sample, whose log_v
 
 @dataclass(frozen=True)
 class LogNormLaw:
-    """Mean and variance over networks of log(q_L / q_0), where q_L = |phi_L|^2/n enters the readout, q_0 = |x|^2/d."""
+    """Mean and variance over networks of log(q_L / q_0), where q_L = |phi_L|^2/n enters the readout, q_0 = |x|^2/d.
+
+    `edge` is log(q_L / q_0) at infinite width and the same depth.
+    """
 
     width: int
     depth: int
@@ -63,12 +66,13 @@ def log_norm_law(net: Layer | float, width: int, depth: int) -> LogNormLaw:
     walk = Walk(width)
     log_norm(expand(body(network), depth), walk)
     walk.activate(1.0, 1.0)
-    mean = variance = 0.0
+    mean = variance = edge = 0.0
     for (features, gain, plus, minus), count in walk.factors.items():
         center, spread = increment(features, plus, minus)
         mean += count * (center + log(gain))
         variance += count * spread
-    return LogNormLaw(width, depth, mean, variance)
+        edge += count * log(gain * (plus + minus) / 2)
+    return LogNormLaw(width, depth, mean, variance, edge)
 
 
 @dataclass

@@ -1,0 +1,56 @@
+"""Places kept on disk as they are finished, so that an interrupted comparison resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from deeplimits.errors import InputError
+from deeplimits.plane.fingerprint import fingerprint
+from deeplimits.plane.record import FORMAT, Place, decode, encode
+
+
+class Store:
+    """One JSON file per finished place under a folder, written whole or not at all; a place cut short is redone."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None, *question: Any):
+        self.folder = None if folder is None else Path(folder)
+        self.question = fingerprint(FORMAT, *question)
+        if self.folder is not None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError("store", f"{str(folder)!r} is not a folder ({error})", "name a folder") from error
+
+    def get(self, width: int, depth: int) -> Place | None:
+        """Return the stored place, None where there is none or its file cannot be read."""
+        path = self._path(width, depth)
+        if path is None or not path.exists():
+            return None
+        try:
+            data = json.loads(path.read_text())
+            return decode(Place, data["place"]) if data["question"] == self.question else None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(self, place: Place) -> None:
+        """Write the place: into a temporary file first, then renamed."""
+        path = self._path(place.width, place.depth)
+        if path is None:
+            return
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump({"question": self.question, "place": encode(place)}, file, allow_nan=False)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def _path(self, width: int, depth: int) -> Path | None:
+        if self.folder is None:
+            return None
+        return self.folder / f"{self.question}-width{width}-depth{depth}.json"
