@@ -63,11 +63,16 @@ def _branch(branch, state: Lowering, where: str) -> int:
     with state.branch() as fresh:
         state.add(Copy(fresh, kept))
         kernel(branch, state)
-        if state.carried:
-            why = "the branch passes its own input on, so that x and branch(x) have a cross term"
-            raise DescriptionError(where, why, "end the branch in a Dense layer")
-        _check_ending(state, where)
+        check_branch(state, where)
     return fresh
+
+
+def check_branch(state: Lowering, where: str) -> None:
+    """Refuse a residual branch whose output is not independent of its input with zero mean."""
+    if state.carried:
+        why = "the branch passes its own input on, so that x and branch(x) have a cross term"
+        raise DescriptionError(where, why, "end the branch in a Dense layer")
+    _check_ending(state, where)
 
 
 def _check_ending(state: Lowering, where: str) -> None:

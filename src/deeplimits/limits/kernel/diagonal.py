@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,6 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                 case Multiply(r, factor):
                     factor = float(factor)
                     k[r], theta[r], gain[r] = factor * k[r], factor * theta[r], factor * gain[r]
+                case Collapse():
+                    pass
     return Diagonal(before, k[0], theta[0], gain[0])

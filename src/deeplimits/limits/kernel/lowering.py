@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -28,6 +28,7 @@ class Lowering:
         widths: widths of the layers whose features are WIDTH (standard parametrization).
         gaussian: whether the features are Gaussian in the limit, independent, with zero mean.
         carried: whether the value still holds the branch's own input.
+        probe: values of |x|^2/d at which limits of infinite depth are examined.
     """
 
     depth: float
@@ -44,6 +45,11 @@ class Lowering:
     repeats: int | None = None
     limits: list[Any] = field(default_factory=list)
     dense_layers: int = 0
+    probe: Any = (0.5, 1.0, 2.0)
+
+    def fork(self) -> Lowering:
+        """Return an empty tape that starts at this value."""
+        return replace(self, register=0, steps=[], used=1, free=[], limits=[])
 
     def add(self, step: Step) -> None:
         """Write a step."""
@@ -88,7 +94,7 @@ class Lowering:
         return self.widths[place]
 
 
-def lower(net: Layer, depth: float, inputs: int, parametrization: str = "ntk", widths: Any = None) -> Lowering:
+def lower(net: Layer, depth: float, inputs: int, parametrization: str = "ntk", widths: Any = None, probe: Any = None) -> Lowering:
     """Return the tape of a network, with what is known of its output.
 
     Args:
@@ -97,10 +103,13 @@ def lower(net: Layer, depth: float, inputs: int, parametrization: str = "ntk", w
         inputs: number of input features.
         parametrization: "ntk" or "standard".
         widths: widths of the layers whose features are open (standard parametrization only).
+        probe: values of |x|^2/d at which limits of infinite depth are examined.
     """
     if parametrization not in ("ntk", "standard"):
         raise DescriptionError("kernel", f"parametrization={parametrization!r}", "use 'ntk' or 'standard'")
     state = Lowering(depth, inputs, parametrization == "standard", _widths(widths))
+    if probe is not None:
+        state.probe = probe
     kernel(net, state)
     if isinstance(state.widths, tuple) and state.dense_layers != len(state.widths) and depth != inf:
         why = f"widths has {len(state.widths)} entries, the network {state.dense_layers} layers of open width"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ def run(tape: Tape, start: Pairs) -> Pairs:
                 case Multiply(r, factor):
                     p, f = registers[r], float(factor)
                     registers[r] = Pairs(f * p.gap, f * p.span, f * p.theta, f * p.q1, f * p.q2)
+                case Collapse(r):
+                    p = registers[r]
+                    registers[r] = replace(p, gap=0 * p.gap, span=2 * np.sqrt(p.q1 * p.q2))
     return registers[0]
 
 

@@ -64,7 +64,14 @@ class Multiply:
     factor: Any
 
 
-Step = Affine | Dual | Normalise | Copy | Add | Multiply
+@dataclass(frozen=True)
+class Collapse:
+    """k <- sqrt(q1 q2): the limit of a map that brings all angles to zero."""
+
+    register: int
+
+
+Step = Affine | Dual | Normalise | Copy | Add | Multiply | Collapse
 
 
 @dataclass(frozen=True)

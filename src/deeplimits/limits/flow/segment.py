@@ -1,0 +1,100 @@
+"""A block repeated to infinite depth: which limit it has, and its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from deeplimits.architecture.compose import Residual, Serial, written_out
+from deeplimits.architecture.layer import Layer, Power
+from deeplimits.errors import DescriptionError
+from deeplimits.limits.flow import fixed_point, rate
+from deeplimits.limits.flow.note import Note, probe_pairs
+from deeplimits.limits.flow.profile import Profile, profile
+from deeplimits.limits.flow.runge_kutta import Increment, euler, flow
+from deeplimits.limits.kernel import near
+from deeplimits.limits.kernel.lowering import Lowering
+
+TOLERANCE = 1e-11
+_STEPS = (2, 4, 8, 16, 32, 64, 128)
+
+
+def infinite(block: Layer, state: Lowering) -> None:
+    """Write the limit of a block repeated to infinite depth, and note which one it is."""
+    parts = written_out(block).layers  # type: ignore[attr-defined]
+    if parts and all(isinstance(part, Residual) for part in parts):
+        _residual(parts, block, state)
+        return
+    if _depends_on_depth(Serial(layers=parts)):
+        why = "a branch scale depends on DEPTH, but the repeated block is not a chain of Residual layers"
+        raise DescriptionError("kernel(depth=inf)", why, "ask at a finite depth, or write the block as Residual(...)")
+    fixed_point.write(block, state)
+
+
+def _depends_on_depth(layer: Layer) -> bool:
+    scale = getattr(layer, "scale", None)
+    varies = isinstance(scale, Power) or (callable(scale) and not hasattr(scale, "__float__"))
+    return varies or any(_depends_on_depth(child) for _, child in layer.children())
+
+
+def _residual(parts: tuple[Any, ...], block: Layer, state: Lowering) -> None:
+    profiles = [profile(part.scale) for part in parts]
+    kinds = {p.kind for p in profiles} - {"trivial"}
+    if not kinds:
+        text = f"depth infinity leaves the blocks out: {profiles[0].why}"
+        state.limits.append(Note("trivial", True, True, text))
+        return
+    if "explodes" in kinds:
+        worst = next(p for p in profiles if p.kind == "explodes")
+        state.limits.append(Note("explodes", False, False, rate.explosion(block, state, worst)))
+        return
+    if len(kinds) > 1:
+        why = "the block mixes branches with a flow limit and branches with a discrete one"
+        raise DescriptionError("kernel(depth=inf)", why, "give all branches of a block the same kind of scale")
+    active = [(part, p) for part, p in zip(parts, profiles, strict=True) if p.kind != "trivial"]
+    if kinds == {"flow"}:
+        increments = [(part.branch, p.time) for part, p in active]
+        steps, error = _choose_steps(state, increments)
+        text = f"the flow at layer time {sum(float(p.time) for _, p in active):.6g}: {active[0][1].why}"
+        flow(state, increments, steps)
+        solved = f"; solved with {steps} Runge-Kutta steps of order 8, estimated relative error {error:.0e}"
+        state.limits.append(Note("flow", True, True, text + solved))
+        return
+    _discrete(active, state)
+
+
+def _discrete(active: list[tuple[Any, Profile]], state: Lowering) -> None:
+    depth = len(active[0][1].first)
+    for place in range(depth):
+        for part, p in active:
+            euler(state, [(part.branch, p.first[place])])
+    single = [(part.branch, _root(p.tail_squares)) for part, p in active]
+    rest = [(part.branch, p.tail - one) for (part, p), (_, one) in zip(active, single, strict=True)]
+    euler(state, single)
+    flow(state, rest, 2)
+    text = f"{active[0][1].why}; its first {depth} layers are taken one by one, the rest (sum alpha^2 = "
+    text += f"{sum(float(p.tail) for _, p in active):.3g}) as one step and a flow that match it to second order"
+    state.limits.append(Note("discrete", True, True, text))
+
+
+def _root(value: Any) -> Any:
+    return value**0.5
+
+
+def _choose_steps(state: Lowering, increments: list[Increment]) -> tuple[int, float]:
+    """Double the number of steps until probe pairs settle; return it with the last change."""
+    start = near.run(state.tape(), probe_pairs(state.probe))
+    plain = [(branch, float(time)) for branch, time in increments]
+    last, error = None, np.inf
+    for steps in _STEPS:
+        trial = state.fork()
+        flow(trial, plain, steps)
+        end = near.run(trial.tape(), start)
+        values = np.stack([end.k / np.sqrt(end.q1 * end.q2), end.theta / np.abs(end.theta).max()])
+        if last is not None:
+            error = float(np.abs(values - last).max())
+            if error <= TOLERANCE:
+                return steps, error
+        last = values
+    return _STEPS[-1], error

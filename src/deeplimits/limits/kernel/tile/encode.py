@@ -1,0 +1,127 @@
+"""A tape written as the arrays that the interpreter reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import cos, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tile import interpreter as op
+
+Diagonals = Mapping[int, np.ndarray]
+
+
+def supports(tape: Tape) -> bool:
+    """Return whether the engine has a compiled formula for every step."""
+    families = [step.family for step in tape.steps if isinstance(step, Dual)]
+    return all(family.code != 0 or family.power <= 3 for family in families)
+
+
+def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: type) -> op.Program:
+    """Return the arrays of a tape.
+
+    Args:
+        tape: the steps.
+        before1, before2: {step: q} of the rows and of the columns, for the steps of `Tape.needs`; None: the same.
+        dtype: of the registers.
+    """
+    ops: list[tuple[int, int, int, int]] = []
+    numbers: list[list[float]] = []
+    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for index, step in enumerate(tape.steps):
+        written = _step(step)
+        if written is None:
+            continue
+        code, register, at, values = written
+        if isinstance(step, Dual | Normalise):
+            at = len(sides[0])
+            for side, before in zip(sides, (before1, before2), strict=True):
+                if before is not None:
+                    side.extend(column.astype(dtype) for column in _columns(step, before[index]))
+        ops.append((code, register, at, 0))
+        numbers.append((values + [0.0] * 6)[:6])
+    rows, columns = (_stack(side, dtype) for side in sides)
+    program = np.array(ops, dtype=np.int64).reshape(-1, 4), np.array(numbers, dtype=dtype).reshape(-1, 6)
+    return op.Program(*program, rows, rows if before2 is None else columns)
+
+
+def _stack(columns: list[np.ndarray], dtype: type) -> np.ndarray:
+    return np.stack(columns) if columns else np.zeros((0, 1), dtype=dtype)
+
+
+def _step(step: Any) -> tuple[int, int, int, list[float]] | None:
+    match step:
+        case Affine(register, weight, bias, gain, shift):
+            return op.AFFINE, register, 0, [float(weight), float(bias), float(gain), float(shift)]
+        case Multiply(register, factor):
+            return op.AFFINE, register, 0, [float(factor), 0.0, 0.0, 0.0]
+        case Copy(target, source):
+            return op.COPY, target, source, []
+        case Add(target, source, factor):
+            return op.ADD, target, source, [1.0, float(factor)]
+        case Normalise(register, _):
+            return op.NORMALISE, register, 0, []
+        case Dual(register, family):
+            described = _dual(family)
+            return None if described is None else (described[0], register, 0, described[1])
+    raise TypeError(f"the tile engine has no step {step!r}")
+
+
+def _dual(family: Any) -> tuple[int, list[float]] | None:
+    match family.code:
+        case 0:
+            return op.RECTIFIED + family.power, _arc_cosine(family)
+        case 1:
+            return op.ERF, [family.amplitude**2 * 2 / pi, family.shift**2]
+        case 2:
+            half, turned = family.amplitude**2 / 2, cos(2 * family.phase)
+            rate = family.frequency**2
+            return op.SINE, [rate, half, half * turned, rate * half, rate * half * turned]
+        case 3:
+            return op.GROWTH, [family.rate**2, family.amplitude**2]
+        case 4:
+            return op.BUMP, [2 * family.rate]
+        case 5:
+            return op.GELU, [1 / (2 * pi), 0.25]
+        case 7:
+            return None
+    return op.SERIES, []
+
+
+def _arc_cosine(family: Any) -> list[float]:
+    same, cross = (family.plus**2 + family.minus**2) / (2 * pi), family.plus * family.minus / pi
+    sign = 1 if family.power % 2 else -1
+    value = [same + sign * cross, -(same + sign * cross), same * pi]
+    if family.power % 2 == 0:
+        value[1] = cross - same
+    slope = [same + cross, -(same + cross), same * pi] if family.power == 3 else [same - cross, cross - same, same * pi]
+    return value + slope
+
+
+def _columns(step: Dual | Normalise, q: np.ndarray) -> list[np.ndarray]:
+    if isinstance(step, Normalise):
+        return [_inverse(np.sqrt(q + step.epsilon))]
+    family = step.family
+    match family.code:
+        case 0:
+            root = np.sqrt(q)
+            powers = ([], [root], [q, 2 * root], [q * root, 3 * q])
+            return [_inverse(root), *powers[family.power]]
+        case 1:
+            return [sqrt(2) * family.frequency / np.sqrt(1 + 2 * family.frequency**2 * q)]
+        case 2:
+            return [family.frequency**2 * q / 2]
+        case 3:
+            return [family.rate**2 * q / 2]
+        case 4:
+            return [1 / np.sqrt(1 + 2 * family.rate * q)]
+        case 5:
+            return [1 / np.sqrt(1 + q), q]
+    return []
+
+
+def _inverse(x: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, x, out=np.zeros_like(x), where=x > 0)
