@@ -122,6 +122,20 @@ def expand(layer: Layer, depth: int, index: int | None = None, repeats: int | No
     return layer if written_out is None else expand(written_out, depth, index, repeats)
 
 
+def depends_on_depth(layer: Layer) -> bool:
+    """Say whether DEPTH stands anywhere in the description.
+
+    Example:
+        >>> from deeplimits.architecture.dense import Dense
+        >>> depends_on_depth(Dense()), depends_on_depth(Repeat(Dense()))
+        (False, True)
+    """
+    if (simpler := layer.parts()) is not None:
+        return depends_on_depth(simpler)
+    own = isinstance(getattr(layer, "times", None), Power) or isinstance(getattr(layer, "scale", None), Power)
+    return own or any(depends_on_depth(child) for _, child in layer.children())
+
+
 def _flat(layers: Any) -> tuple[Layer, ...]:
     flat: list[Layer] = []
     for layer in layers:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
 from deeplimits.limits.kernel.tile import interpreter
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode
 
-Near = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-CHUNK = 20_000
+CHUNK, WIDE_ROWS, WIDE_COLUMNS = 20_000, 256, 1024
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Request:
 
     Attributes:
         tape: the steps.
-        x1, x2: inputs, shapes (N, d) and (M, d), same dtype (float32 or float64); x2 None: x1 against itself.
-        before1, before2: {step: q} before each step of `Tape.needs`, shapes (N,) and (M,).
-        near: (rows of x1, rows of x2) -> (k, theta) for pairs that are nearly parallel or opposite.
+        x1, x2: inputs, shapes (N, d) and (M, d), of one dtype (float32 or float64); x2 None: x1 against itself.
+        before1, before2: {step: q} before each step of `Tape.needs`, shapes (N,) and (M,); before2 None with x2.
+        near: (i, j) -> (k, theta) for pairs of rows x1[i], x2[j] that are nearly parallel or opposite.
         diagonal: (k, theta), each (N,), written on the diagonal where x2 is None.
         nngp, ntk: which results are wanted.
         wide: compute in float64, whatever the dtype of the inputs and results.
@@ -39,10 +39,131 @@ class Request:
     x2: np.ndarray | None
     before1: Diagonals
     before2: Diagonals | None
-    near: Near
+    near: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
     diagonal: tuple[np.ndarray, np.ndarray]
     nngp: bool = True
     ntk: bool = True
     wide: bool = False
     close: float | None = None
     threads: int | None = None
+
+    @property
+    def real(self) -> type:
+        """The dtype of the registers."""
+        return np.float64 if self.wide else self.x1.dtype.type
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of each result."""
+        return len(self.x1), len(self.x1 if self.x2 is None else self.x2)
+
+
+def evaluate(request: Request) -> dict[str, np.ndarray]:
+    """Return the wanted results, {"nngp": (N, M), "ntk": (N, M)}, in the dtype of the inputs.
+
+    Memory: the results, the per-input columns of the tape and one tile for each thread.
+    """
+    dtype, names = request.x1.dtype, [name for name in ("nngp", "ntk") if getattr(request, name)]
+    results = {name: np.empty(request.shape, dtype=dtype) for name in names}
+    program = encode(request.tape, request.before1, request.before2, request.real)
+    run = _Run(request, results, program, interpreter.strip, request.tape.registers)
+    if request.real == dtype.type:
+        home = results[names[0]]
+        gram(request.x1, request.x2, home)
+        run.sweep(home, 0, request.shape[0])
+    else:
+        for start, strip in _wide_strips(request):
+            run.sweep(strip, start, start + len(strip))
+    if request.x2 is None:
+        for name in names:
+            np.fill_diagonal(results[name], request.diagonal[name == "ntk"])
+    return results
+
+
+def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
+    """Write x1 x2^T into `out`; of x1 x1^T only the lower triangle."""
+    if x2 is not None:
+        np.matmul(x1, x2.T, out=out)
+        return
+    update = blas.dsyrk if x1.dtype == np.float64 else blas.ssyrk
+    update(1.0, np.ascontiguousarray(x1).T, trans=1, c=out.T, overwrite_c=1, lower=0)
+
+
+def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
+    other = request.x1 if request.x2 is None else request.x2
+    buffer = np.empty((min(WIDE_ROWS, request.shape[0]), request.shape[1]))
+    for start in range(0, request.shape[0], WIDE_ROWS):
+        rows = request.x1[start : start + WIDE_ROWS].astype(np.float64)
+        end = min(start + WIDE_ROWS, len(other)) if request.x2 is None else len(other)
+        for left in range(0, end, WIDE_COLUMNS):
+            right = min(left + WIDE_COLUMNS, end)
+            buffer[: len(rows), left:right] = rows @ other[left:right].astype(np.float64).T
+        yield start, buffer[: len(rows)]
+
+
+def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
+    norms = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(dtype)
+
+
+class _Run:
+    """One evaluation: the compiled body, where it writes, and what each thread does."""
+
+    def __init__(self, request: Request, results: dict[str, np.ndarray], program: Any, body: Any, registers: int):
+        self.request, self.results, self.program, self.body, self.registers = request, results, program, body, registers
+        self.norms1 = _inverse_norms(request.x1, request.real)
+        self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, request.real)
+        self.threads = request.threads or os.cpu_count() or 1
+
+    def sweep(self, gram: np.ndarray, start: int, end: int) -> None:
+        """Compute rows start to end from their Gram matrix, whose first row is row `start`."""
+        starts = iter(range(start, end, interpreter.ROWS)[::-1])
+        output = self._output(gram, start)
+        threads = min(self.threads, -(-(end - start) // interpreter.ROWS))
+        if threads == 1:
+            self._worker(output, starts, end)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(self._worker, output, starts, end) for _ in range(threads)]:
+                done.result()
+
+    def _output(self, gram: np.ndarray, start: int) -> interpreter.Output:
+        request, real = self.request, self.request.real
+        close = request.close or (1e-3 if real is np.float64 else 5e-3)
+        unwanted = np.empty((1, 1), dtype=request.x1.dtype)
+        nngp, ntk = (self.results.get(name, unwanted) for name in ("nngp", "ntk"))
+        wanted = request.nngp, request.ntk, request.x2 is None
+        scale, limit = real(1 / request.x1.shape[1]), real(1 - close)
+        return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, self.norms1, self.norms2, limit)
+
+    def _work(self) -> interpreter.Work:
+        tile, edge = interpreter.ROWS * interpreter.COLUMNS, interpreter.EDGE
+        state = np.empty((self.registers, 2, interpreter.COLUMNS), dtype=self.request.real)
+        turned = np.empty((edge, edge), dtype=self.request.x1.dtype)
+        return interpreter.Work(state, turned, np.empty((2 * tile, 2), dtype=np.int32))
+
+    def _worker(self, output: interpreter.Output, starts: Iterator[int], end: int) -> None:
+        work, waiting = self._work(), []
+        for i0 in starts:
+            i1 = min(i0 + interpreter.ROWS, end)
+            j, stop = 0, i1 if self.request.x2 is None else self.request.shape[1]
+            while j < stop:
+                j, found = self.body(self.program, output, work, i0, i1, j)
+                if found:
+                    waiting.append(work.pairs[:found].copy())
+                if sum(map(len, waiting)) >= CHUNK:
+                    self._near(waiting)
+        self._near(waiting)
+
+    def _near(self, waiting: list[np.ndarray]) -> None:
+        if not waiting:
+            return
+        pairs = np.concatenate(waiting)
+        waiting.clear()
+        for first in range(0, len(pairs), CHUNK):
+            i, j = pairs[first : first + CHUNK].T
+            values = dict(zip(("nngp", "ntk"), self.request.near(i, j), strict=True))
+            for name, result in self.results.items():
+                result[i, j] = values[name]
+                if self.request.x2 is None:
+                    result[j, i] = values[name]

@@ -1,0 +1,153 @@
+"""The front of the kernel question: arrays in, arrays out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.size import whole
+from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, PrecisionError, nearest
+from deeplimits.limits.flow.describe import Description, summarise
+from deeplimits.limits.kernel.lowering import lower
+from deeplimits.limits.kernel.record import Kernel
+from deeplimits.limits.kernel.tape import Collapse, Dual, Tape
+from deeplimits.numerics.arrays import Inputs, check, check_memory, is_tensor
+
+KINDS = ("nngp", "ntk")
+ACCURACY = 1e-8
+
+
+def kernel(
+    net: Layer,
+    X1: Any,
+    X2: Any = None,
+    depth: float | None = None,
+    get: str | tuple[str, ...] = KINDS,
+    parametrization: str = "ntk",
+    widths: Any = None,
+    hyper: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+) -> Any:
+    """Return the NNGP kernel and the NTK of a network at infinite width, at a finite or infinite depth.
+
+    Args:
+        net: the description.
+        X1: inputs, shape (N, d); numpy or torch.
+        X2: further inputs, shape (M, d), or None for X1 against itself.
+        depth: what DEPTH stands for: a whole number or infinity.
+        get: "nngp", "ntk" (the bare array comes back), or both (a Kernel).
+        parametrization: "ntk", or "standard" (each layer's NTK term is multiplied by its number of inputs).
+        widths: widths of the layers of open width, for the standard parametrization.
+        hyper: {path: value} of hyperparameters (`net.hyperparameters()`); tensors are differentiated through.
+        dtype: of the result; by default that of the inputs (integers: float64).
+
+    Returns:
+        Kernel with arrays of shape (N, M), or one array.
+
+    Valid when: widths go to infinity first; weights Gaussian or pseudo-iid; every layer trained (NTK).
+
+    Raises:
+        InputError: data or sizes that cannot be used.
+        NoLimit: the limit is infinite or does not exist; the message gives the rate.
+        NoRule: a layer has no kernel.
+        MemoryNeeded: the result does not fit.
+
+    Source: lee-2018-deep; jacot-2018-ntk; hayou-yang-2023-commute (depth infinity).
+
+    Example:
+        >>> from deeplimits.architecture.zoo import ResNet
+        >>> k = kernel(ResNet("relu"), np.ones((1, 4)), depth=inf)
+        >>> round(float(k.nngp[0, 0]), 6), round(float(k.ntk[0, 0]), 6)
+        (1.648721, 4.121803)
+    """
+    kinds = _kinds(get)
+    depth = _depth(net, depth)
+    inputs = check("kernel", X1, X2, dtype)
+    rows, columns = inputs.shape
+    check_memory("kernel", rows * columns * len(kinds) * inputs.dtype.itemsize, f"a {rows} x {columns} result")
+    if hyper:
+        net = net.replace(hyper)
+    state = lower(net, depth, inputs.features, parametrization, widths, _probe(inputs))
+    description = summarise(depth, state.limits)
+    _refuse(description, kinds)
+    tape = state.tape()
+    _warn(tape)
+    result = _evaluate(tape, inputs, kinds)
+    for kind, value in zip(kinds, result, strict=True):
+        _finite(kind, value, inputs)
+    if isinstance(get, str):
+        return result[0]
+    found = dict(zip(kinds, result, strict=True))
+    return Kernel(found.get("nngp"), found.get("ntk"), description)
+
+
+def _kinds(get: Any) -> tuple[str, ...]:
+    kinds = (get,) if isinstance(get, str) else tuple(get)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise DescriptionError("kernel", f"get={kind!r}", nearest(str(kind), KINDS))
+    if not kinds or len(set(kinds)) != len(kinds):
+        raise DescriptionError("kernel", f"get={get!r}", "use 'nngp', 'ntk' or ('nngp', 'ntk')")
+    return kinds
+
+
+def _depth(net: Layer, depth: Any) -> float:
+    if not isinstance(net, Layer):
+        fix = "describe it first, e.g. dl.ResNet(activation='relu') or dl.layer.Dense() >> dl.act.Relu() >> ..."
+        raise DescriptionError("kernel", f"{type(net).__name__} is not a network description", fix)
+    if depth is None:
+        from deeplimits.architecture.compose import depends_on_depth
+
+        if depends_on_depth(net):
+            raise InputError("kernel", "the network leaves DEPTH open", "pass depth=64 or depth=inf")
+        return 1
+    return whole("kernel", "depth", depth, infinite=True)
+
+
+def _probe(inputs: Inputs) -> np.ndarray:
+    x1, _ = inputs.numpy()
+    q = np.einsum("nd,nd->n", x1, x1, dtype=np.float64) / inputs.features
+    q = q[q > 0]
+    if not q.size:
+        return np.array([0.5, 1.0, 2.0])
+    return np.unique(np.quantile(q, [0.0, 0.5, 1.0]))
+
+
+def _refuse(description: Description, kinds: tuple[str, ...]) -> None:
+    bad = [kind for kind in kinds if not getattr(description, kind)]
+    if bad:
+        rest = [kind for kind in KINDS if getattr(description, kind)]
+        also = f"; get={rest[0]!r} has a limit" if rest else ""
+        fix = f"ask at a finite depth, or change the network{also}"
+        raise NoLimit(f"kernel(depth=inf, get={bad[0]!r})", str(description), fix)
+
+
+def _warn(tape: Tape) -> None:
+    for family in {step.family for step in tape.steps if isinstance(step, Dual)}:
+        estimate = float(family.error(1.0))
+        if estimate > ACCURACY:
+            text = f"kernel: the Hermite series of {family} is accurate to {estimate:.1e} of the diagonal only"
+            warnings.warn(text + "; a function with kinks or poles near the real line needs a closed form", AccuracyWarning, 3)
+
+
+def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
+    from deeplimits.limits.kernel import paths
+
+    if paths.differentiable(tape, inputs) or any(isinstance(step, Collapse) for step in tape.steps):
+        return paths.plain(tape, inputs, kinds)
+    return paths.fast(tape, inputs, kinds)
+
+
+def _finite(kind: str, value: Any, inputs: Inputs) -> None:
+    finite = value.isfinite().all() if is_tensor(value) else np.isfinite(value).all()
+    if not bool(finite):
+        fix = "use dtype='float64', a smaller depth, or branches scaled by DEPTH**-0.5"
+        raise PrecisionError(f"kernel(get={kind!r})", f"values leave the range of {inputs.dtype}", fix)
+
+
+__all__ = ["inf", "kernel"]
