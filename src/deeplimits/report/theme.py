@@ -168,7 +168,7 @@ def svg(figure: Figure, name: str, title: str, description: str) -> str:
     """The figure as inline SVG: text stays text, colours are CSS variables, ids start with name, and two runs give the same bytes."""
     stream = io.StringIO()
     with applied():
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Title": None})
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
+from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import beside, decades, logarithmic, short, spread
+from deeplimits.report.words import family_name
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,29 @@ class DepthData:
         return " ".join(parts)
 
 
+def depth_data(record: Comparison) -> DepthData:
+    """Take the distances of the right edge from the corner; where there is no corner, its reason."""
+    curves = []
+    for rate in record.depth_rates:
+        points = [(d, v) for d, v in zip(rate.depths, rate.difference, strict=True) if v > 0]
+        if len(points) > 1:
+            depths, distance = zip(*points, strict=True)
+            exponent = None if rate.slope is None else rate.slope.value
+            curves.append(DepthCurve(rate.kernel.upper(), depths, distance, exponent))
+    if not curves:
+        return DepthData(f"{family_name(record)}: no limit in depth to approach", (), record.corner)
+    exponents = [curve.exponent for curve in curves if curve.exponent is not None]
+    first_order = bool(exponents) and all(abs(exponent + 1) < 0.2 for exponent in exponents)
+    words = "depth error falls as 1/L" if first_order else "distance of depth L from depth ∞"
+    return DepthData(f"{family_name(record)}: {words}", tuple(curves))
+
+
 def draw(axes: Any, data: DepthData) -> None:
     """Draw both kernels as lines (they are predictions) with a thin guide of slope -1."""
     axes.set_title(data.title)
     if not data.curves:
-        axes.text(0.5, 0.5, data.missing, transform=axes.transAxes, ha="center", va="center", wrap=True)
+        words = "\n".join(textwrap.wrap(data.missing, 48))
+        axes.text(0.0, 0.95, words, transform=axes.transAxes, ha="left", va="top")
         axes.set_axis_off()
         return
     ink, muted = theme.LIGHT["ink"], theme.LIGHT["muted"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
+from deeplimits.plane.record import Comparison, Ray
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, logarithmic, measured, short, superscript
+from deeplimits.report.words import family_name, verdict
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,49 @@ class DiagonalData:
 
     title: str
     ratio: float
+    statistic: str
     series: tuple[DiagonalSeries, ...]
 
     def describe(self) -> str:
         """The figure in words, for readers who do not see it."""
-        parts = [f"Variance over networks of log q along depth = {self.ratio:g} times width, both axes logarithmic."]
+        parts = [f"{self.statistic} over networks along depth = {self.ratio:g} times width, both axes logarithmic."]
         for one in self.series:
             line = f"{one.name}: from {short(one.variance[0])} at width {one.widths[0]} to {short(one.variance[-1])} at width {one.widths[-1]}"
             if one.exponent is not None:
                 line += f", fitted exponent {one.exponent[0]:.2f}, 99 % interval {one.exponent[1]:.2f} to {one.exponent[2]:.2f}"
             parts.append(line + ".")
         return " ".join(parts)
+
+
+def diagonal_ray(record: Comparison) -> Ray | None:
+    """The diagonal ray of var(log q) where the features were sampled, else the first diagonal ray."""
+    rays = [ray for ray in record.rays if ray.kind == "diagonal" and len(ray.widths) > 1 and min(ray.values) > 0]
+    return min(rays, key=lambda ray: ray.statistic != "var(log q)", default=None)
+
+
+def diagonal_data(records: Sequence[Comparison]) -> DiagonalData | None:
+    """Take each comparison's diagonal ray; None where no comparison has two places on one."""
+    found = [(record, ray) for record in records if (ray := diagonal_ray(record)) is not None]
+    if not found:
+        return None
+    series = tuple(_series(record, ray) for record, ray in found)
+    title = "; ".join(verdict(record) for record, _ in found) if len(found) == 1 else _together([r for r, _ in found])
+    return DiagonalData(title, found[0][1].fixed, found[0][1].statistic, series)
+
+
+def _together(records: Sequence[Comparison]) -> str:
+    verbs = {"commutes": "commutes", "does not commute": "does not", "undecided": "is undecided"}
+    parts = [f"{family_name(record)} {verbs.get(record.verdict.word, record.verdict.word)}" for record in records]
+    return ", ".join(parts)
+
+
+def _series(record: Comparison, ray: Ray) -> DiagonalSeries:
+    fit = ray.slope
+    fitted = None if fit is None else tuple(exp(fit.intercept) * width**fit.value for width in ray.widths)
+    exponent = None if fit is None else (fit.value, fit.low, fit.high)
+    predicted = None if ray.predicted is None else tuple(ray.predicted)
+    name = family_name(record)
+    return DiagonalSeries(name, tuple(ray.widths), tuple(ray.values), tuple(ray.errors), predicted, fitted, exponent)
 
 
 def draw(axes: Any, data: DiagonalData) -> None:
@@ -65,7 +101,7 @@ def draw(axes: Any, data: DiagonalData) -> None:
     handles = [_handle(theme.family(index), one) for index, one in enumerate(data.series)]
     axes.legend(handles=handles, loc="best")
     axes.set_xlabel(f"width n, with depth L = {_times(data.ratio)}n")
-    axes.set_ylabel("var(log q) over networks")
+    axes.set_ylabel(data.statistic)
     axes.set_title(data.title)
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf, log, sqrt
 from typing import Any
 
+from deeplimits.plane.record import Comparison, Place
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import short, size
+from deeplimits.report.words import family_name
 
 
 @dataclass(frozen=True)
 class PlaneData:
-    """Cells of the plane: `cells[depth, width]` measured inside, `edge[depth]` at infinite width, `corner` and its name."""
+    """Cells of the plane: `cells[depth, width]` measured inside, `edge[depth]` predicted at infinite width, the corner at inf."""
 
     title: str
     widths: tuple[int, ...]
     depths: tuple[int, ...]
     cells: dict[tuple[int, int], float]
     edge: dict[float, float | None]
-    top: dict[int, float | None]
     quantity: str
     edge_quantity: str
 
@@ -30,10 +31,48 @@ class PlaneData:
         corner = self.edge.get(inf)
         end = f"the corner is {corner:.4g}" if corner is not None else "there is no corner"
         return (
-            f"Grid of widths {_listed(self.widths)} and depths {_listed(self.depths)}, coloured by {self.quantity}: "
+            f"Grid of widths {_listed(self.widths)} and depths {_listed(self.depths)}, coloured by the {self.quantity}: "
             f"from {short(self.cells[best])} at width {best[1]}, depth {best[0]} to {short(self.cells[worst])} at width "
-            f"{worst[1]}, depth {worst[0]}. On the right edge stands {self.edge_quantity}; {end}."
+            f"{worst[1]}, depth {worst[0]}. On the right edge stands the {self.edge_quantity}; {end}."
         )
+
+
+def plane_data(record: Comparison) -> PlaneData:
+    """Take the distance of one network from the right edge at each place: the rms over networks of log(q/q_edge).
+
+    A comparison of a function without positive predictions gives the relative rms of its kernel or the function's spread.
+    """
+    cells, quantity = {}, ""
+    for name, read in _QUANTITIES.items():
+        found = {(p.depth, p.width): read(p) for p in record.places}
+        cells = {place: value for place, value in found.items() if value is not None and 0 < value < inf}
+        if cells:
+            quantity = name
+            break
+    edge: dict[float, float | None] = {}
+    for place in record.places:
+        if place.nngp is not None and place.nngp.predicted is not None:
+            edge[place.depth] = _mean_diagonal(place.nngp.predicted)
+    if edge:
+        edge[inf] = None if record.corner_nngp is None else _mean_diagonal(record.corner_nngp)
+    title = f"{family_name(record)}: {_pattern(record)}"
+    return PlaneData(title, tuple(record.widths), tuple(record.depths), cells, edge, quantity, "predicted mean diagonal of the NNGP")
+
+
+_QUANTITIES: dict[str, Callable[[Place], float | None]] = {
+    "rms over networks of log(q/q∞)": lambda p: p.log_rms.value if p.log_rms else None,
+    "relative rms of the NNGP over networks": lambda p: p.nngp.rms.value if p.nngp and p.nngp.rms else None,
+    "spread of the function over networks": lambda p: sqrt(p.function.spread.value) if p.function else None,
+}
+
+
+def _pattern(record: Comparison) -> str:
+    words = {"commutes": "only width matters", "does not commute": "depth / width matters"}
+    return words.get(record.verdict.word, record.verdict.word)
+
+
+def _mean_diagonal(matrix: Sequence[Sequence[float]]) -> float:
+    return sum(matrix[i][i] for i in range(len(matrix))) / len(matrix)
 
 
 def _listed(values: Sequence[int]) -> str:
@@ -55,15 +94,19 @@ def draw(axes: Any, data: PlaneData, colour_range: tuple[float, float] | None = 
         fill, text = theme.heat(_place(value, low, high))
         _cell(axes, columns[width], rows[depth], fill, None)
         _write(axes, columns[width], rows[depth], short(float(f"{value:.2g}")), text)
-    for depth, row in rows.items():
-        _edge(axes, right, row, data.edge.get(depth))
-    for width, column in columns.items():
-        _top(axes, column, above, data.top.get(width), low, high)
-    _edge(axes, right, above, data.edge.get(inf), corner=True)
-    axes.set_xlim(-0.04, right + 1.04)
-    axes.set_ylim(-0.04, above + 1.04)
-    axes.set_xticks([*(c + 0.5 for c in columns.values()), right + 0.5], [*(size(w) for w in columns), "∞\nkernel"])
-    axes.set_yticks([*(r + 0.5 for r in rows.values()), above + 0.5], [*(size(d) for d in rows), "∞"])
+    x, y = [c + 0.5 for c in columns.values()], [r + 0.5 for r in rows.values()]
+    x_names, y_names = [size(w) for w in columns], [size(d) for d in rows]
+    if data.edge:
+        for depth, row in rows.items():
+            _edge(axes, right, row, data.edge.get(depth))
+        _edge(axes, right, above, data.edge.get(inf), corner=True)
+        _note(axes, len(columns), above)
+        x, y = [*x, right + 0.5], [*y, above + 0.5]
+        x_names, y_names = [*x_names, "∞"], [*y_names, "∞"]
+    axes.set_xticks(x, x_names)
+    axes.set_yticks(y, y_names)
+    axes.set_xlim(-0.04, max(x) + 0.54)
+    axes.set_ylim(-0.04, max(y) + 0.54)
     axes.tick_params(length=0)
     axes.grid(False)
     for spine in axes.spines.values():
@@ -92,12 +135,9 @@ def _place(value: float, low: float, high: float) -> float:
     return log(min(max(value, low), high) / low) / log(high / low) if high > low else 0.5
 
 
-def _top(axes: Any, column: float, row: float, value: float | None, low: float, high: float) -> None:
-    if value is None:
-        return
-    fill, text = theme.heat(_place(value, low, high))
-    _cell(axes, column, row, fill, theme.LIGHT["ink"])
-    _write(axes, column, row, "∞" if value == inf else short(float(f"{value:.2g}")), text)
+def _note(axes: Any, columns: int, row: float) -> None:
+    text = "inside: measured, one network's distance\nframed: predicted kernel at infinite width"
+    axes.text(columns - 0.06, row + 0.5, text, ha="right", va="center", color=theme.LIGHT["muted"], fontsize=8)
 
 
 def _edge(axes: Any, column: float, row: float, value: float | None, corner: bool = False) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
+from deeplimits.numerics.fit import Rate
+from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, dodge, logarithmic, measured, short, size
+from deeplimits.report.words import count, family_name
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,14 @@ class WidthData:
     """Relative rms against width, a curve for each depth; `needed` is the width at which the fit crosses `target`."""
 
     title: str
+    about: str
     curves: tuple[WidthCurve, ...]
     target: float | None = None
     needed: float | None = None
 
     def describe(self) -> str:
         """The figure in words, for readers who do not see it."""
-        parts = ["Relative rms over networks against width, one curve a depth, both axes logarithmic."]
+        parts = [f"Relative rms over networks of the NNGP about the {self.about} against width, one curve a depth, both axes logarithmic."]
         for curve in self.curves:
             parts.append(
                 f"Depth {size(curve.depth)}: {short(curve.rms[0])} at width {curve.widths[0]}, "
@@ -40,6 +46,38 @@ class WidthData:
         if self.needed is not None:
             parts.append(f"The fit reaches {self.target:.0%} at width {self.needed:.0f}.")
         return " ".join(parts)
+
+
+def width_data(record: Comparison) -> WidthData | None:
+    """Take the NNGP's relative rms at each place, about the corner where it exists, and the joint fit a²/n + b²/L²."""
+    rate = next((r for r in record.width_rates if r.kernel.lower() == "nngp"), None)
+    about_corner = rate is not None and rate.about == "corner"
+    curves = []
+    for depth in record.depths:
+        points = []
+        for place in sorted((p for p in record.places if p.depth == depth), key=lambda p: p.width):
+            check = place.nngp
+            rms = None if check is None else check.rms_corner if about_corner else check.rms
+            if rms is not None and rms.value > 0:
+                points.append((place.width, rms.value, rms.error))
+        if points:
+            widths, values, errors = zip(*points, strict=True)
+            fitted = None if rate is None or rate.rate is None else _fit(rate.rate, widths, depth)
+            curves.append(WidthCurve(depth, widths, values, errors, fitted))
+    if not curves:
+        return None
+    needed = next((w for w in record.widths_needed if w.kernel.lower() == "nngp" and w.ensemble == 1 and w.width), None)
+    title = f"{family_name(record)}: " + (
+        f"{needed.tolerance:.0%} from width {count(needed.width or 0)}" if needed else "one network against its kernel"
+    )
+    about = "corner" if about_corner else "right edge"
+    if needed is None:
+        return WidthData(title, about, tuple(curves))
+    return WidthData(title, about, tuple(curves), needed.tolerance, needed.width)
+
+
+def _fit(rate: Rate, widths: Sequence[int], depth: float) -> tuple[float, ...]:
+    return tuple(sqrt(rate.a.value**2 / width + rate.b.value**2 / depth**2) for width in widths)
 
 
 def draw(axes: Any, data: WidthData) -> None:
@@ -58,5 +96,5 @@ def draw(axes: Any, data: WidthData) -> None:
     axes.set_xlim(every[0] / 1.5, every[-1] * 1.5)
     axes.legend(title="depth L", loc="best", ncols=1 + (len(data.curves) > 4), columnspacing=0.9, handletextpad=0.1)
     axes.set_xlabel("width n")
-    axes.set_ylabel("relative rms over networks")
+    axes.set_ylabel(f"relative rms about the {data.about}")
     axes.set_title(data.title)

@@ -1,0 +1,76 @@
+"""`dl.plot`: one figure of a record, chosen by the record's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from deeplimits.errors import InputError
+from deeplimits.plane.record import Comparison
+from deeplimits.report import theme
+from deeplimits.report.figures import agreement, depth, diagonal, plane, width
+from deeplimits.report.words import verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Panel = tuple[Callable[..., None], tuple[Any, ...]]
+SIZE = (4.5, 3.7)
+
+
+@singledispatch
+def plot(record: Any) -> Figure:
+    """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
+
+    Args:
+        record: what `dl.compare` returned.
+
+    Returns:
+        A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
+
+    Raises:
+        InputError: a record of a type that has no figure.
+    """
+    why = f"a {type(record).__name__} has no figure"
+    raise InputError("plot", why, "pass what dl.compare returned, or register a drawing with deeplimits.report.plot.register")
+
+
+@plot.register(Comparison)
+def _comparison(record: Comparison) -> Figure:
+    panels = panels_of(record)
+    figure = sheet(panels, columns=2)
+    with theme.applied():
+        figure.suptitle(verdict(record), x=0.01, ha="left", fontweight="bold", fontsize=12)
+    return figure
+
+
+def panels_of(record: Comparison) -> list[Panel]:
+    """Drawing functions and their data for everything a comparison can show."""
+    every = [
+        (diagonal.draw, diagonal.diagonal_data([record])),
+        (plane.draw, plane.plane_data(record)),
+        (width.draw, width.width_data(record)),
+        (depth.draw, depth.depth_data(record)),
+        (agreement.draw, agreement.agreement_data(record)),
+    ]
+    return [(draw, (data,)) for draw, data in every if data is not None]
+
+
+def sheet(panels: Iterable[Panel], columns: int) -> Figure:
+    """Lay panels out on one figure, row by row."""
+    from matplotlib.figure import Figure
+
+    panels = list(panels)
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    with theme.applied():
+        figure = Figure(figsize=(SIZE[0] * columns, SIZE[1] * rows), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[union-attr]
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, (draw, arguments) in zip(grid, panels, strict=False):
+            draw(axes, *arguments)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        figure.draw_without_rendering()
+    return figure

@@ -1,0 +1,88 @@
+"""What the page says of one comparison in words and in its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deeplimits.plane.record import Comparison, Estimate, Place
+from deeplimits.report.words import VERDICTS, count, family_name, interval
+
+
+def family_view(record: Comparison) -> dict[str, Any]:
+    """Everything the template shows of one comparison, as text."""
+    word = record.verdict.word
+    return {
+        "name": family_name(record),
+        "network": record.network,
+        "verdict": VERDICTS.get(word, word),
+        "mark": {"commutes": "✓", "does not commute": "✗"}.get(word, "?"),
+        "tone": {"commutes": "yes", "does not commute": "no"}.get(word, "open"),
+        "reason": record.verdict.reason,
+        "facts": _facts(record),
+        "rays": [_ray(ray.kind, ray.fixed, ray.statistic, ray.reading) for ray in record.rays],
+        "corner": record.corner,
+        "notes": record.notes,
+        "header": [column for column, _ in _columns(record)],
+        "table": [[read(place) for _, read in _columns(record)] for place in record.places],
+        "size": f"{record.inputs} inputs of {record.features} features, {record.networks} networks a place, seed {record.seed}",
+        "call": f"dl.compare({record.network}, X, widths={record.widths}, depths={record.depths}, "
+        f"networks={record.networks}, seed={record.seed})",
+    }
+
+
+def _facts(record: Comparison) -> list[tuple[str, str]]:
+    facts = []
+    fit = record.verdict.slope
+    if fit is not None:
+        facts.append(("exponent s of var(log q) ∝ nˢ", f"{fit.value:.2f} (99 %: {interval(fit.low, fit.high)})".replace("-", "−")))
+    for need in record.widths_needed:
+        who = "one network" if need.ensemble == 1 else f"the mean of {need.ensemble} networks"
+        value = need.reading if need.width is None else f"width {count(need.width)}"
+        facts.append((f"{need.tolerance:.0%} of the {need.kernel.upper()}, {who}, depth {need.depth}", value))
+    for rate in record.width_rates:
+        facts.append((f"{rate.kernel.upper()} in width, about the {rate.about}", rate.reading))
+    for rate in record.depth_rates:
+        facts.append((f"{rate.kernel.upper()} in depth", rate.reading))
+    return facts
+
+
+def _ray(kind: str, fixed: float, statistic: str, reading: str) -> tuple[str, str, str]:
+    where = {"width fixed": f"width {fixed:g}", "depth fixed": f"depth {fixed:g}", "diagonal": f"depth = {fixed:g} × width"}
+    return where.get(kind, f"{kind} {fixed:g}"), statistic, reading
+
+
+def _columns(record: Comparison) -> list[tuple[str, Any]]:
+    """(header, text of a place) of the columns that have something to show."""
+    every = [
+        ("width", lambda p: str(p.width)),
+        ("depth", lambda p: str(p.depth)),
+        ("mean q predicted", lambda p: _diagonal(p, "predicted")),
+        ("measured", lambda p: _diagonal(p, "mean")),
+        ("relative rms", lambda p: _estimate(p.nngp.rms if p.nngp else None)),
+        ("largest z", lambda p: "" if p.nngp is None or p.nngp.z_max is None else f"{p.nngp.z_max:.1f}"),
+        ("NTK rms", lambda p: _estimate(p.ntk.rms if p.ntk else None)),
+        ("NTK largest z", lambda p: "" if p.ntk is None or p.ntk.z_max is None else f"{p.ntk.z_max:.1f}"),
+        ("mean log q", lambda p: _estimate(p.log_mean)),
+        ("predicted mean log q", lambda p: _number(p.log_mean_predicted)),
+        ("var log q", lambda p: _estimate(p.log_variance)),
+        ("predicted var log q", lambda p: _number(p.log_variance_predicted)),
+        ("correlation", lambda p: _estimate(p.correlation_mean)),
+        ("predicted correlation", lambda p: _number(p.correlation_predicted)),
+        ("function spread", lambda p: _estimate(p.function.spread if p.function else None)),
+    ]
+    return [(name, read) for name, read in every if any(read(place) for place in record.places)]
+
+
+def _diagonal(place: Place, field: str) -> str:
+    matrix = getattr(place.nngp, field) if place.nngp else None
+    return "" if matrix is None else _number(sum(matrix[i][i] for i in range(len(matrix))) / len(matrix))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}".replace("-", "−")
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{estimate.value:.3g} ± {estimate.error:.1g}".replace("-", "−")
