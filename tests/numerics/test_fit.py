@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeplimits.errors import DeepLimitsError
-from deeplimits.numerics.fit import extrapolate, rate_in_width_and_depth, slope
+from deeplimits.numerics.fit import common, extrapolate, rate_in_width_and_depth, slope
 from deeplimits.numerics.seeds import generator
 
 X = np.array([16.0, 32, 64, 128, 256])
@@ -77,6 +77,13 @@ def test_extrapolation_recovers_the_corner():
     limit = extrapolate(n, depth, 1.65 + 2 / n - 0.3 / depth, np.full(n.size, 1e-3))
     assert limit.value == pytest.approx(1.65, abs=1e-10)
     assert limit.low < 1.65 < limit.high and limit.chi_square < 1e-10
+
+
+def test_the_common_value_of_estimates_that_disagree_is_less_certain():
+    agree, apart = common([1.0, 1.1, 0.9], [0.1] * 3), common([0.0, 3.0, 1.0], [0.1] * 3)
+    assert agree.value == pytest.approx(1.0)
+    assert agree.standard_error == pytest.approx(0.1 / np.sqrt(3))
+    assert apart.low < 0.5 < 2.0 < apart.high
 
 
 def test_places_on_one_line_are_refused():

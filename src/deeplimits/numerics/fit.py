@@ -164,6 +164,21 @@ def extrapolate(width: Values, depth: Values, value: Values, error: Values, conf
     )
 
 
+def common(value: Values, error: Values, confidence: float = 0.99) -> Coefficient:
+    """Return the weighted mean of independent estimates of one number, widened where they disagree.
+
+    Valid when: the errors are positive.
+
+    Raises:
+        InputError: otherwise.
+    """
+    values, errors = np.asarray(value, dtype=np.float64), np.asarray(error, dtype=np.float64)
+    _require(values.size >= 1 and bool((errors > 0).all()), "estimates with positive errors", str(errors))
+    solution, covariance, _, _, quantile = _least_squares(np.ones((values.size, 1)), values, errors, confidence)
+    middle, spread = float(solution[0]), sqrt(covariance[0, 0])
+    return Coefficient(middle, middle - quantile * spread, middle + quantile * spread, spread)
+
+
 def _least_squares(
     design: np.ndarray, target: np.ndarray, errors: np.ndarray | None, confidence: float
 ) -> tuple[np.ndarray, np.ndarray, float, int, float]:

@@ -126,10 +126,15 @@ class DepthRate:
 
 @dataclass(frozen=True)
 class WidthRate:
-    """rms**2 = a**2/n + b**2/L**2 of one network's kernel about the corner (or a**2/n about the right edge)."""
+    """How fast one network's kernel approaches its limit as it widens.
+
+    `slope` is the exponent in width of its rms about the right edge at `depth`; `rate` the joint fit
+    rms**2 = a**2/n + b**2/L**2 about the corner over all places, None where there is no corner.
+    """
 
     kernel: str
-    about: str
+    depth: int
+    slope: Slope | None
     rate: Rate | None
     reading: str
 

@@ -17,8 +17,8 @@ FLOOR = 1e-20
 LOG_VARIANCE, LOG_SQUARE, CORRELATION = "var(log q)", "mean square of log(q/q_edge)", "var(c)"
 TEST = (
     "along depth = ratio * width, var(log q) over networks is fitted as width^s: the 99 % interval of s inside "
-    "[-1.3, -0.7] commutes, inside [-0.3, 0.3] does not commute, else undecided; the mean square of log(q/q_edge) or the "
-    "variance of the correlations staying in [-0.3, 0.3] overrides 'commutes'"
+    "[-1.3, -0.7] commutes, inside [-0.3, 0.3] does not commute, else undecided; the mean square of log(q/q_edge) or "
+    "the variance of the correlations staying in [-0.3, 0.3] overrides 'commutes'"
 )
 
 

@@ -1,0 +1,176 @@
+"""Prediction and measurement side by side on the (width, depth) plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from deeplimits import __version__
+from deeplimits.plane import measure, neural_function, verdict
+from deeplimits.plane.progress import Progress
+from deeplimits.plane.rates import width_rate, widths_needed
+from deeplimits.plane.record import Comparison, Place
+from deeplimits.plane.request import Request, request
+from deeplimits.plane.store import Store
+from deeplimits.plane.theory import Theory, depth_rate, log_norm, predict
+
+
+def compare(
+    net: Any,
+    X: Any,
+    widths: Iterable[int],
+    depths: Iterable[int],
+    networks: int = 200,
+    seed: int = 0,
+    get: str | tuple[str, ...] = ("nngp", "ntk"),
+    function: Callable[[Any, Any], Any] | None = None,
+    store: Any = None,
+    progress: bool | Callable[[Place], None] = False,
+) -> Comparison:
+    """Compare sampled networks with theory at every (width, depth), and tell whether the order of the limits matters.
+
+    q_n,L(x, x') = <Y_L(x), Y_L(x')>/n of the features that enter the readout, and the NTK of the network with its
+    readout, over `networks` random networks a place. The verdict rests on the law of log q over networks, never on
+    means: along L = r n, var(log q) ~ n^s with the 99 % interval of s inside [-1.3, -0.7] commutes, inside
+    [-0.3, 0.3] does not commute, anything else is undecided.
+
+    Args:
+        net: a description.
+        X: inputs, (k, d), at most 256 rows.
+        widths: the grid's widths.
+        depths: the grid's depths; a verdict needs three places on one diagonal depth = ratio * width.
+        networks: random networks at each place.
+        seed: each place, network and layer draws from its own named stream.
+        get: "nngp", "ntk" or both; () with a function.
+        function: (module, X) -> tensor, a neural function of full networks; its law then gives the verdict.
+        store: a folder that keeps finished places, so that the same call after an interruption resumes.
+        progress: True for a bar on stderr (on a terminal only), or a function called with every finished place.
+
+    Raises:
+        DescriptionError, InputError, MemoryNeeded: before any work.
+
+    Source: hayou-yang-2023-commute (rates in width and depth); hanin-nica-2019 (the network that does not commute).
+
+    Example:
+        >>> import numpy as np, deeplimits as dl
+        >>> table = dl.compare(dl.Mlp("relu"), np.eye(2), [16, 32, 64], [16, 32, 64], networks=200, get="nngp")
+        >>> table.verdict.word
+        'does not commute'
+    """
+    asked = request(net, X, widths, depths, networks, seed, get, function)
+    theory = predict(asked.net, asked.inputs, asked.depths, asked.get)
+    places = _places(asked, theory, store, progress)
+    found = verdict.rays(places)
+    decided = verdict.verdict(found)
+    if function is not None:
+        own = neural_function.rays(places)
+        found, decided = found + own, neural_function.verdict(places, own)
+    corners = {name: theory.at(name, inf) for name in ("nngp", "ntk")}
+    return Comparison(
+        network=repr(net),
+        inputs=asked.inputs.shape[0],
+        features=asked.inputs.shape[1],
+        networks=asked.networks,
+        seed=asked.seed,
+        get=list(asked.get),
+        widths=list(asked.widths),
+        depths=list(asked.depths),
+        places=places,
+        rays=found,
+        verdict=decided,
+        corner=theory.corner,
+        corner_nngp=_listed(corners["nngp"]),
+        corner_ntk=_listed(corners["ntk"]),
+        depth_rates=[depth_rate(asked.net, asked.inputs, name, theory) for name in asked.get],
+        width_rates=[width_rate(name, places) for name in asked.get],
+        widths_needed=[needed for name in asked.get for needed in widths_needed(name, places)],
+        function=None if function is None else neural_function.name_of(function),
+        notes=_notes(places, theory),
+        version=__version__,
+    )
+
+
+def _places(asked: Request, theory: Theory, folder: Any, progress: Any) -> list[Place]:
+    question = (asked.net, asked.inputs, asked.networks, asked.seed, asked.get, asked.function, __version__)
+    store = Store(folder, *question)
+    order = asked.places()
+    found: dict[tuple[int, int], Place] = {}
+    with Progress(progress, sum(asked.cost(*at) for at in order)) as shown:
+        for width, depth in order:
+            place = store.get(width, depth)
+            if place is None:
+                place = _place(asked, theory, width, depth)
+                store.put(place)
+            found[width, depth] = place
+            shown.advance(place, asked.cost(width, depth))
+    return [found[width, depth] for depth in asked.depths for width in asked.widths]
+
+
+def _place(asked: Request, theory: Theory, width: int, depth: int) -> Place:
+    from deeplimits.finite import sample
+
+    seed = asked.place_seed(width, depth)
+    place = Place(width, depth, asked.networks)
+    if asked.get:
+        drawn = sample(asked.net, asked.inputs, width, depth, asked.networks, seed, get=asked.get)
+        checks = {}
+        for name in asked.get:
+            samples = np.asarray(drawn.gram if name == "nngp" else drawn.ntk, dtype=np.float64)
+            checks[name] = measure.kernel_check(samples, theory.at(name, depth), theory.at(name, inf))
+        place = replace(place, **checks)
+        if "nngp" in asked.get:
+            place = _with_law(place, asked, np.asarray(drawn.gram, dtype=np.float64), theory.at("nngp", depth))
+    if asked.function is not None:
+        at = (asked.inputs, width, depth, asked.networks, seed)
+        values = neural_function.measure(asked.net, asked.function, *at)
+        place = replace(place, function=neural_function.check(values))
+    return place
+
+
+def _with_law(place: Place, asked: Request, gram: np.ndarray, edge: np.ndarray | None) -> Place:
+    """Add the law over networks of log q and of the correlations."""
+    diagonal = np.diagonal(gram, axis1=1, axis2=2)
+    reference = diagonal.mean(axis=0) if edge is None else np.diag(edge)
+    logs, alive, dead = measure.log_ratio(diagonal, reference)
+    place = replace(place, dead=dead)
+    if len(logs) < 2 or not logs.size:
+        return place
+    known = log_norm(asked.net, place.width, place.depth)
+    place = replace(
+        place,
+        log_mean=None if edge is None else measure.average(logs),
+        log_mean_predicted=None if known is None else known[0],
+        log_variance=measure.variance(logs),
+        log_variance_predicted=None if known is None else known[1],
+        log_rms=None if edge is None else measure.root(measure.average(logs**2)),
+    )
+    angles = measure.correlations(gram[alive])
+    if angles is None:
+        return place
+    predicted = None if edge is None else measure.correlations(edge[None])
+    return replace(
+        place,
+        correlation_mean=measure.average(angles),
+        correlation_sd=measure.root(measure.variance(angles)),
+        correlation_predicted=None if predicted is None else float(predicted.mean()),
+    )
+
+
+def _notes(places: list[Place], theory: Theory) -> list[str]:
+    notes = list(dict.fromkeys(theory.notes))
+    dead = sum(place.dead for place in places)
+    if dead:
+        notes.append(f"{dead} networks had an input with all features zero; the law of log q leaves them out")
+    if any(place.nngp is not None or place.ntk is not None for place in places):
+        notes.append(
+            "z-scores compare means at finite width with infinite width: a bias of order 1/width is part of them"
+        )
+    return notes
+
+
+def _listed(matrix: np.ndarray | None) -> list[list[float]] | None:
+    return None if matrix is None else matrix.tolist()
