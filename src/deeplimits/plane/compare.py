@@ -111,7 +111,7 @@ def _places(asked: Request, theory: Theory, folder: Any, progress: Any) -> list[
 
 
 def _place(asked: Request, theory: Theory, width: int, depth: int) -> Place:
-    from deeplimits.finite import sample
+    from deeplimits.finite.sample import sample
 
     seed = asked.place_seed(width, depth)
     place = Place(width, depth, asked.networks)

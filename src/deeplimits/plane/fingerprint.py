@@ -46,8 +46,8 @@ def _add(digest: Any, part: Any, above: frozenset[int]) -> None:
         _code(digest, part, above)
     elif isinstance(part, partial):
         _add(digest, (part.func, part.args, tuple(sorted(part.keywords.items()))), above)
-    elif hasattr(part, "detach"):
-        _add(digest, part.detach().cpu().numpy(), above)
+    elif (tensor := getattr(part, "detach", None)) is not None and not isinstance(part, type):
+        _add(digest, tensor().cpu().numpy(), above)
     elif isinstance(part, types.BuiltinFunctionType | type | np.ufunc):
         digest.update(f"{getattr(part, '__module__', '')}.{part.__name__}".encode())
     else:

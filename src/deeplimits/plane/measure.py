@@ -82,7 +82,7 @@ def log_ratio(diagonal: np.ndarray, reference: np.ndarray) -> tuple[np.ndarray, 
         reference: right edge, (k,).
     """
     used = reference > 0
-    alive = (diagonal[:, used] > 0).all(axis=1)
+    alive = np.all(diagonal[:, used] > 0, axis=1)
     return np.log(diagonal[alive][:, used] / reference[used]), alive, int((~alive).sum())
 
 

@@ -22,8 +22,8 @@ def width_rate(name: str, places: list[Place]) -> WidthRate:
     known = [(p, c) for p in places if (c := _corner(p, name)) is not None and 0 < c.error < inf]
     joint = None
     if len({(p.width * 1.0) / p.depth**2 for p, _ in known}) >= 2:
-        arguments = [[p.width for p, _ in known], [p.depth for p, _ in known]]
-        joint = rate_in_width_and_depth(*arguments, [c.value for _, c in known], [c.error for _, c in known])
+        widths, depths = [p.width for p, _ in known], [p.depth for p, _ in known]
+        joint = rate_in_width_and_depth(widths, depths, [c.value for _, c in known], [c.error for _, c in known])
     words = []
     if fitted is not None:
         words.append(f"at depth {deepest} rms ~ width^{fitted.value:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]")

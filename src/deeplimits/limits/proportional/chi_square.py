@@ -33,6 +33,7 @@ class LogNormLaw:
     depth: int
     mean: float
     variance: float
+    edge: float
 
 
 def log_norm_law(net: Layer | float, width: int, depth: int) -> LogNormLaw:
