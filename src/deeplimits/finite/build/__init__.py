@@ -30,7 +30,8 @@ def build(
 
     Args:
         net: description of the family.
-        width, depth: numbers that WIDTH and DEPTH stand for.
+        width: number that WIDTH stands for.
+        depth: number that DEPTH stands for.
         seed: every parameter draws from its own stream, named after its path: float32 and float64 networks agree.
         parametrization: "ntk" or "standard".
         features_in: number of inputs d; by default the first dense layer learns it at the first forward pass

@@ -1,0 +1,1 @@
+"""Empirical neural tangent kernels: layer by layer where the layer's structure is known, by Jacobians elsewhere."""
