@@ -1,4 +1,4 @@
-"""Comparisons made up from the laws of theory plus seeded noise: what a report has to draw, without sampling a network."""
+"""Comparisons made up from the laws of theory plus seeded noise, without sampling a network."""
 
 import math
 
@@ -63,11 +63,11 @@ def comparison(commutes=True, seed=0):
     return Comparison(
         network="ResNet(activation=Relu())" if commutes else "Mlp(activation=Relu())",
         inputs=2, features=64, networks=NETWORKS, seed=seed, get=["nngp", "ntk"], widths=WIDTHS, depths=DEPTHS,
-        places=places, rays=[ray], verdict=Verdict(word, f"the exponent along depth = width/2 is {fit.value:.2f}", "test", fit),
+        places=places, rays=[ray], verdict=Verdict(word, f"var(log q) ~ width^{fit.value:.2f}", "test", fit),
         corner="the flow" if commutes else "there is no limit: <NTK> grows as L & does not stop",
         corner_nngp=[[1.6487, 0.5], [0.5, 1.6487]] if commutes else None, corner_ntk=None,
         depth_rates=[DepthRate("nngp", far, gaps, slope(far, gaps), "falls as L^-1")] if commutes else [],
-        width_rates=[WidthRate("nngp", "corner" if commutes else "right edge", rate if commutes else None, "a = 2.16")],
+        width_rates=[WidthRate("nngp", 128, None, rate if commutes else None, "a = 2.16")],
         widths_needed=[WidthNeeded("nngp", 128, 1, 0.05, 1866.0 if commutes else None, 1700.0, 2000.0, "beyond reach")],
         function=None, notes=[], version="0.1.0",
     )  # fmt: skip

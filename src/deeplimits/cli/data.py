@@ -9,7 +9,12 @@ from typing import Any
 
 from deeplimits.errors import InputError, nearest
 
-BUNDLED = {"digits": "load_digits", "wine": "load_wine", "breast-cancer": "load_breast_cancer", "diabetes": "load_diabetes"}
+BUNDLED = {
+    "digits": "load_digits",
+    "wine": "load_wine",
+    "breast-cancer": "load_breast_cancer",
+    "diabetes": "load_diabetes",
+}
 SCALES = {
     "unit": "each row scaled to |x|²/d = 1",
     "standard": "columns standardised, then each row scaled to |x|²/d = 1",
@@ -69,7 +74,9 @@ def _file(name: str) -> Any:
         raise InputError("--data", f"there is no file {name!r}", f"give a path that exists from {Path.cwd()}")
     table = np.asarray(readers[path.suffix.lower()](path))
     if table.ndim != 2 or 0 in table.shape:
-        raise InputError(name, f"an array of shape {table.shape} is not a table", "give an array of shape (rows, features)")
+        raise InputError(
+            name, f"an array of shape {table.shape} is not a table", "give an array of shape (rows, features)"
+        )
     if not np.issubdtype(table.dtype, np.number) or np.iscomplexobj(table):
         raise InputError(name, f"an array of {table.dtype} does not hold real numbers", "convert it to float64")
     table = table.astype(float)
@@ -86,7 +93,9 @@ def _npy(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except ValueError as error:
-        raise InputError(str(path), f"not an array of numbers ({error})", "save it with numpy.save from a float array") from None
+        raise InputError(
+            str(path), f"not an array of numbers ({error})", "save it with numpy.save from a float array"
+        ) from None
 
 
 def _npz(path: Path) -> Any:
@@ -96,13 +105,17 @@ def _npz(path: Path) -> Any:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except ValueError as error:
-        raise InputError(str(path), f"not an archive of arrays of numbers ({error})", "save it with numpy.savez") from None
+        raise InputError(
+            str(path), f"not an archive of arrays of numbers ({error})", "save it with numpy.savez"
+        ) from None
     if "X" in arrays:
         return arrays["X"]
     tables = [key for key, array in arrays.items() if array.ndim == 2]
     if len(tables) != 1:
         found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items()) or "nothing"
-        raise InputError(str(path), f"no array X and {len(tables)} tables (found {found})", "save the table under the name X")
+        raise InputError(
+            str(path), f"no array X and {len(tables)} tables (found {found})", "save the table under the name X"
+        )
     return arrays[tables[0]]
 
 

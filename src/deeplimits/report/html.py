@@ -6,7 +6,6 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,12 @@ from typing import Any
 from deeplimits.errors import InputError
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
-from deeplimits.report.figures import agreement, depth, diagonal, plane, width
-from deeplimits.report.plot import Panel, sheet
+from deeplimits.report.exhibits import Exhibit, exhibits
+from deeplimits.report.plot import sheet
 from deeplimits.report.view import family_view
+from deeplimits.report.words import typeset
 
 PACKAGES = ("numpy", "scipy", "torch", "numba", "matplotlib")
-
-
-@dataclass(frozen=True)
-class Exhibit:
-    """One figure of the page: panels side by side, a heading, and what to see in it."""
-
-    key: str
-    heading: str
-    caption: str
-    panels: tuple[Panel, ...]
 
 
 def html(
@@ -64,58 +54,13 @@ def html(
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        exhibits = [_drawn(exhibit, path) for exhibit in exhibits_of(records)]
-        path.write_text(_page(records, exhibits, command, data), encoding="utf-8")
+        drawn = [_drawn(exhibit, path) for exhibit in exhibits(records)]
+        path.write_text(_page(records, drawn, command, data), encoding="utf-8")
     except OSError as error:
-        raise InputError("html", f"{str(path)!r} cannot be written ({error})", "name a file in a folder you can write to") from None
+        raise InputError(
+            "html", f"{str(path)!r} cannot be written ({error})", "name a file in a folder you can write to"
+        ) from None
     return path
-
-
-def exhibits_of(records: Sequence[Comparison]) -> list[Exhibit]:
-    """Every figure of the page that these records can fill, in reading order."""
-    planes = [plane.plane_data(record) for record in records]
-    planes = [one for one in planes if one.cells]
-    colour_range = plane.limits(planes)
-    together = diagonal.diagonal_data(records)
-    rows = {
-        "diagonal": [] if together is None else [(diagonal.draw, (together,))],
-        "plane": [(plane.draw, (one, colour_range)) for one in planes],
-        "width": [(width.draw, (one,)) for record in records if (one := width.width_data(record))],
-        "depth": [(depth.draw, (depth.depth_data(record),)) for record in records],
-        "agreement": [(agreement.draw, (one,)) for record in records if (one := agreement.agreement_data(record))],
-    }
-    return [Exhibit(key, *_WORDS[key], tuple(panels)) for key, panels in rows.items() if panels]
-
-
-_WORDS = {
-    "diagonal": (
-        "Width and depth together",
-        "Depth grows in proportion to width. If the variance of log q falls as 1/n, the random network settles on its kernel "
-        "and the order of the limits does not matter; if it stays level, it never does. Markers with bars are measured over "
-        "sampled networks; the line is the exact law where one is known, otherwise the fitted power.",
-    ),
-    "plane": (
-        "The plane",
-        "Each cell is a place (width, depth) and its number says how far one random network stands from the infinitely wide "
-        "one of the same depth: the root mean square of log(q/q∞), close to a relative error where it is small. All planes "
-        "share one colour scale. Framed cells are theory: the kernel at infinite width and, top right, the corner.",
-    ),
-    "width": (
-        "How wide is wide enough",
-        "Distance of one network's kernel from its limit as the width grows, a colour for each depth. Lines are the joint fit "
-        "rms² = a²/n + b²/L².",
-    ),
-    "depth": (
-        "How deep is deep enough",
-        "Theory alone: the kernel at infinite width and depth L against the kernel at infinite depth. A slope of −1 means that "
-        "doubling the depth halves the distance.",
-    ),
-    "agreement": (
-        "Predicted against measured",
-        "Distance of the measured from the predicted numbers in standard errors; the marker is the median, the bar reaches "
-        "from the smallest to the largest, and the band is four standard errors on either side.",
-    ),
-}
 
 
 def _drawn(exhibit: Exhibit, path: Path) -> dict[str, Any]:
@@ -133,10 +78,16 @@ def _drawn(exhibit: Exhibit, path: Path) -> dict[str, Any]:
 
 def _page(records: Sequence[Comparison], drawn: list[dict[str, Any]], command: str | None, data: str | None) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("deeplimits.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("deeplimits.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.filters["typeset"] = lambda text: Markup(typeset(text))
     families = [family_view(record) for record in records]
     return environment.get_template("comparison.html").render(
         families=families,

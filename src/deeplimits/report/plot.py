@@ -33,7 +33,9 @@ def plot(record: Any) -> Figure:
         InputError: a record of a type that has no figure.
     """
     why = f"a {type(record).__name__} has no figure"
-    raise InputError("plot", why, "pass what dl.compare returned, or register a drawing with deeplimits.report.plot.register")
+    raise InputError(
+        "plot", why, "pass what dl.compare returned, or register a drawing with deeplimits.report.plot.register"
+    )
 
 
 @plot.register(Comparison)
@@ -72,5 +74,4 @@ def sheet(panels: Iterable[Panel], columns: int) -> Figure:
             draw(axes, *arguments)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        figure.draw_without_rendering()
     return figure

@@ -1,6 +1,6 @@
 """The one look of every figure: colour is scale, style is family, predicted is a line, measured is a marker with a bar.
 
-Figures are drawn in named light colours; in an HTML page each name becomes a CSS variable, so one SVG serves light, dark and print.
+Figures are drawn in named light colours; in a page each name becomes a CSS variable, so one SVG serves light, dark and print.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def scales(values: Sequence[float]) -> dict[float, str]:
     """Line colour of each size: small sizes warm and light, large sizes cool and deep (the reverse on dark paper)."""
     ordered = sorted(set(values))
     last = max(len(ordered) - 1, 1)
-    return {value: _blend(LIGHT_RAMP, round((STOPS - 1) * rank / last) / (STOPS - 1)) for rank, value in enumerate(ordered)}
+    return {
+        value: _blend(LIGHT_RAMP, round((STOPS - 1) * rank / last) / (STOPS - 1)) for rank, value in enumerate(ordered)
+    }
 
 
 def heat(place: float) -> tuple[str, str]:
@@ -102,7 +104,9 @@ def contrast(first: str, second: str) -> float:
 def _variables() -> list[tuple[str, str, str]]:
     """(CSS name, light colour, dark colour) of everything that changes with the paper."""
     named = [(name, LIGHT[name], DARK[name]) for name in LIGHT]
-    ramp = [(f"size-{i}", _blend(LIGHT_RAMP, i / (STOPS - 1)), _blend(DARK_RAMP, i / (STOPS - 1))) for i in range(STOPS)]
+    ramp = [
+        (f"size-{i}", _blend(LIGHT_RAMP, i / (STOPS - 1)), _blend(DARK_RAMP, i / (STOPS - 1))) for i in range(STOPS)
+    ]
     return named + ramp
 
 
@@ -165,7 +169,7 @@ def applied() -> Iterator[None]:
 
 
 def svg(figure: Figure, name: str, title: str, description: str) -> str:
-    """The figure as inline SVG: text stays text, colours are CSS variables, ids start with name, and two runs give the same bytes."""
+    """The figure as inline SVG: text stays text, colours are CSS variables, ids start with name, no date."""
     stream = io.StringIO()
     with applied():
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

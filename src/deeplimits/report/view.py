@@ -24,7 +24,8 @@ def family_view(record: Comparison) -> dict[str, Any]:
         "notes": record.notes,
         "header": [column for column, _ in _columns(record)],
         "table": [[read(place) for _, read in _columns(record)] for place in record.places],
-        "size": f"{record.inputs} inputs of {record.features} features, {record.networks} networks a place, seed {record.seed}",
+        "size": f"{record.inputs} inputs of {record.features} features, {record.networks} networks a place, "
+        f"seed {record.seed}",
         "call": f"dl.compare({record.network}, X, widths={record.widths}, depths={record.depths}, "
         f"networks={record.networks}, seed={record.seed})",
     }
@@ -34,20 +35,43 @@ def _facts(record: Comparison) -> list[tuple[str, str]]:
     facts = []
     fit = record.verdict.slope
     if fit is not None:
-        facts.append(("exponent s of var(log q) ∝ nˢ", f"{fit.value:.2f} (99 %: {interval(fit.low, fit.high)})".replace("-", "−")))
-    for need in record.widths_needed:
-        who = "one network" if need.ensemble == 1 else f"the mean of {need.ensemble} networks"
-        value = need.reading if need.width is None else f"width {count(need.width)}"
-        facts.append((f"{need.tolerance:.0%} of the {need.kernel.upper()}, {who}, depth {need.depth}", value))
+        facts.append(
+            (
+                "exponent s of var(log q) ∝ nˢ",
+                f"{fit.value:.2f} (99 %: {interval(fit.low, fit.high)})".replace("-", "−"),
+            )
+        )
+    facts += [(f"width for {_percent(record)} of the {name.upper()}", _widths(record, name)) for name in record.get]
     for rate in record.width_rates:
-        facts.append((f"{rate.kernel.upper()} in width, about the {rate.about}", rate.reading))
+        facts.append((f"{rate.kernel.upper()} of one network, as the width grows", rate.reading))
     for rate in record.depth_rates:
-        facts.append((f"{rate.kernel.upper()} in depth", rate.reading))
+        facts.append((f"{rate.kernel.upper()} of infinite width, as the depth grows", rate.reading))
     return facts
 
 
+def _percent(record: Comparison) -> str:
+    return next((f"{need.tolerance:.0%}" for need in record.widths_needed), "5%").replace("%", " %")
+
+
+def _widths(record: Comparison, name: str) -> str:
+    """The width needed by one network and by means of several, at the largest depth."""
+    chosen = [need for need in record.widths_needed if need.kernel == name and need.depth == record.depths[-1]]
+    known = [need for need in chosen if need.width is not None]
+    if not known:
+        return chosen[0].reading if chosen else "not asked"
+    words = [
+        f"{count(need.width or 0)} for " + ("one network" if need.ensemble == 1 else f"the mean of {need.ensemble}")
+        for need in known
+    ]
+    return f"{', '.join(words)}, at depth {record.depths[-1]}"
+
+
 def _ray(kind: str, fixed: float, statistic: str, reading: str) -> tuple[str, str, str]:
-    where = {"width fixed": f"width {fixed:g}", "depth fixed": f"depth {fixed:g}", "diagonal": f"depth = {fixed:g} × width"}
+    where = {
+        "width fixed": f"width {fixed:g}",
+        "depth fixed": f"depth {fixed:g}",
+        "diagonal": f"depth = {fixed:g} × width",
+    }
     return where.get(kind, f"{kind} {fixed:g}"), statistic, reading
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from deeplimits.plane.record import Comparison
 
 VERDICTS = {
@@ -12,7 +14,7 @@ VERDICTS = {
 
 
 def family_name(record: Comparison) -> str:
-    """The family's name without its options: ResNet, Mlp."""
+    """The family's name without its options: ResNet, MLP."""
     name = record.network.split("(", 1)[0].strip() or "network"
     return {"Mlp": "MLP", "Serial": "network"}.get(name, name)
 
@@ -30,3 +32,16 @@ def interval(low: float, high: float, digits: int = 2) -> str:
 def count(value: float) -> str:
     """A width in words: 5,084 or ∞."""
     return "∞" if value == float("inf") else f"{value:,.0f}"
+
+
+def typeset(text: str) -> str:
+    """HTML of a sentence: powers such as n^-0.5 raised, minus signs before numbers, everything else escaped.
+
+    Example:
+        >>> typeset("rms ~ width^-0.50 & [-0.55, -0.45]")
+        'rms ~ width<sup>−0.50</sup> &amp; [−0.55, −0.45]'
+    """
+    for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(plain, entity)
+    text = re.sub(r"\^(-?[\d.]*\d|[sn])", r"<sup>\1</sup>", text)
+    return re.sub(r"(?<![\w.])-(?=\d)", "−", text)

@@ -42,8 +42,8 @@ class AgreementData:
         worst = max(self.places, key=lambda place: abs(place.worst))
         inside = sum(abs(place.worst) <= self.tolerance for place in self.places)
         return (
-            f"Measured minus predicted {self.quantity} in standard errors: all of it lies within {self.tolerance:g} at "
-            f"{inside} of {len(self.places)} places; the largest is {worst.worst:.1f} at width {worst.width}, depth {worst.depth}."
+            f"Measured minus predicted {self.quantity} in standard errors: all within {self.tolerance:g} at {inside} of "
+            f"{len(self.places)} places; the largest is {worst.worst:.1f} at width {worst.width}, depth {worst.depth}."
         )
 
 
@@ -115,4 +115,3 @@ def draw(axes: Any, data: AgreementData) -> None:
     axes.set_xlabel("width n")
     axes.set_ylabel("(measured − predicted) / standard error")
     axes.set_title(data.title)
-

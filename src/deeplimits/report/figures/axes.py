@@ -76,7 +76,9 @@ def dodge(widths: Sequence[float], rank: int, count: int, room: float = 0.5) -> 
 
 def beside(axes: Any, x: float, y: float, text: str, colour: str) -> None:
     """Label the end of a curve directly, to its right."""
-    axes.annotate(text, (x, y), xytext=(6, 0), textcoords="offset points", va="center", ha="left", color=colour, fontsize=8.5)
+    axes.annotate(
+        text, (x, y), xytext=(6, 0), textcoords="offset points", va="center", ha="left", color=colour, fontsize=8.5
+    )
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:

@@ -35,7 +35,9 @@ class DepthData:
         """The figure in words, for readers who do not see it."""
         if not self.curves:
             return self.missing
-        parts = ["Relative distance of the infinite-width kernel at depth L from depth infinity, both axes logarithmic."]
+        parts = [
+            "Relative distance of the infinite-width kernel at depth L from depth infinity, both axes logarithmic."
+        ]
         for curve in self.curves:
             slope = "" if curve.exponent is None else f", slope {curve.exponent:.2f}"
             parts.append(

@@ -9,7 +9,7 @@ from typing import Any
 
 from deeplimits.plane.record import Comparison, Ray
 from deeplimits.report import theme
-from deeplimits.report.figures.axes import decades, logarithmic, measured, short, superscript
+from deeplimits.report.figures.axes import decades, logarithmic, measured, short
 from deeplimits.report.words import family_name, verdict
 
 
@@ -30,7 +30,7 @@ class DiagonalSeries:
         if self.exponent is None:
             return self.name
         value, low, high = self.exponent
-        text = f"{self.name}: n{superscript(f'{value:.2f}')} (99 %: {low:.2f} to {high:.2f})"
+        text = f"{self.name}: slope {value:.2f} (99 %: {low:.2f} to {high:.2f})"
         return text.replace("-", "−")
 
 
@@ -47,9 +47,11 @@ class DiagonalData:
         """The figure in words, for readers who do not see it."""
         parts = [f"{self.statistic} over networks along depth = {self.ratio:g} times width, both axes logarithmic."]
         for one in self.series:
-            line = f"{one.name}: from {short(one.variance[0])} at width {one.widths[0]} to {short(one.variance[-1])} at width {one.widths[-1]}"
+            ends = [f"{short(one.variance[at])} at width {one.widths[at]}" for at in (0, -1)]
+            line = f"{one.name}: from {ends[0]} to {ends[1]}"
             if one.exponent is not None:
-                line += f", fitted exponent {one.exponent[0]:.2f}, 99 % interval {one.exponent[1]:.2f} to {one.exponent[2]:.2f}"
+                value, low, high = one.exponent
+                line += f", fitted exponent {value:.2f}, 99 % interval {low:.2f} to {high:.2f}"
             parts.append(line + ".")
         return " ".join(parts)
 

@@ -15,7 +15,7 @@ from deeplimits.report.words import family_name
 
 @dataclass(frozen=True)
 class PlaneData:
-    """Cells of the plane: `cells[depth, width]` measured inside, `edge[depth]` predicted at infinite width, the corner at inf."""
+    """Measured `cells[depth, width]`, predicted `edge[depth]` at infinite width, `edge[inf]` the corner."""
 
     title: str
     widths: tuple[int, ...]
@@ -30,17 +30,17 @@ class PlaneData:
         worst, best = max(self.cells, key=self.cells.__getitem__), min(self.cells, key=self.cells.__getitem__)
         corner = self.edge.get(inf)
         end = f"the corner is {corner:.4g}" if corner is not None else "there is no corner"
+        ends = [f"{short(self.cells[at])} at width {at[1]}, depth {at[0]}" for at in (best, worst)]
         return (
-            f"Grid of widths {_listed(self.widths)} and depths {_listed(self.depths)}, coloured by the {self.quantity}: "
-            f"from {short(self.cells[best])} at width {best[1]}, depth {best[0]} to {short(self.cells[worst])} at width "
-            f"{worst[1]}, depth {worst[0]}. On the right edge stands the {self.edge_quantity}; {end}."
+            f"Grid of widths {_listed(self.widths)} and depths {_listed(self.depths)}, coloured by the "
+            f"{self.quantity}: from {ends[0]} to {ends[1]}. On the right edge stands the {self.edge_quantity}; {end}."
         )
 
 
 def plane_data(record: Comparison) -> PlaneData:
     """Take the distance of one network from the right edge at each place: the rms over networks of log(q/q_edge).
 
-    A comparison of a function without positive predictions gives the relative rms of its kernel or the function's spread.
+    Without it, the relative rms of the NNGP, or the spread of a neural function.
     """
     cells, quantity = {}, ""
     for name, read in _QUANTITIES.items():
@@ -56,7 +56,9 @@ def plane_data(record: Comparison) -> PlaneData:
     if edge:
         edge[inf] = None if record.corner_nngp is None else _mean_diagonal(record.corner_nngp)
     title = f"{family_name(record)}: {_pattern(record)}"
-    return PlaneData(title, tuple(record.widths), tuple(record.depths), cells, edge, quantity, "predicted mean diagonal of the NNGP")
+    return PlaneData(
+        title, tuple(record.widths), tuple(record.depths), cells, edge, quantity, "predicted mean diagonal of the NNGP"
+    )
 
 
 _QUANTITIES: dict[str, Callable[[Place], float | None]] = {

@@ -37,7 +37,9 @@ class WidthData:
 
     def describe(self) -> str:
         """The figure in words, for readers who do not see it."""
-        parts = [f"Relative rms over networks of the NNGP about the {self.about} against width, one curve a depth, both axes logarithmic."]
+        parts = [
+            f"Relative rms over networks of the NNGP about the {self.about} against width, a curve for each depth."
+        ]
         for curve in self.curves:
             parts.append(
                 f"Depth {size(curve.depth)}: {short(curve.rms[0])} at width {curve.widths[0]}, "
@@ -50,8 +52,8 @@ class WidthData:
 
 def width_data(record: Comparison) -> WidthData | None:
     """Take the NNGP's relative rms at each place, about the corner where it exists, and the joint fit a²/n + b²/L²."""
-    rate = next((r for r in record.width_rates if r.kernel.lower() == "nngp"), None)
-    about_corner = rate is not None and rate.about == "corner"
+    rate = next((r for r in record.width_rates if r.kernel == "nngp"), None)
+    about_corner = rate is not None and rate.rate is not None
     curves = []
     for depth in record.depths:
         points = []
@@ -66,9 +68,13 @@ def width_data(record: Comparison) -> WidthData | None:
             curves.append(WidthCurve(depth, widths, values, errors, fitted))
     if not curves:
         return None
-    needed = next((w for w in record.widths_needed if w.kernel.lower() == "nngp" and w.ensemble == 1 and w.width), None)
+    needed = next(
+        (w for w in reversed(record.widths_needed) if w.kernel == "nngp" and w.ensemble == 1 and w.width), None
+    )
     title = f"{family_name(record)}: " + (
-        f"{needed.tolerance:.0%} from width {count(needed.width or 0)}" if needed else "one network against its kernel"
+        f"one network within {needed.tolerance:.0%} at width {count(needed.width or 0)}"
+        if needed
+        else "no width measured is enough"
     )
     about = "corner" if about_corner else "right edge"
     if needed is None:
