@@ -32,7 +32,7 @@ def dormand_prince_8() -> Tableau:
     return Tableau(np.asarray(DOP853.A)[:12, :12], np.asarray(DOP853.B)[:12], 8)
 
 
-def graded_steps(count: int, exponent: int = 3) -> np.ndarray:
+def graded_steps(count: int, exponent: int = 5) -> np.ndarray:
     """Return `count` step lengths that sum to 1 and are short near 0, where kernels of opposite inputs are rough.
 
     Example:

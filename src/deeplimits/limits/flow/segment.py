@@ -17,7 +17,7 @@ from deeplimits.limits.kernel import near
 from deeplimits.limits.kernel.lowering import Lowering
 
 TOLERANCE = 1e-11
-_STEPS = (2, 4, 8, 16, 32, 64, 128)
+_STEPS = (8, 16, 32, 64)
 
 
 def infinite(block: Layer, state: Lowering) -> None:

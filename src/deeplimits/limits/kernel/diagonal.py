@@ -14,12 +14,14 @@ class Diagonal:
     """The diagonal along a tape.
 
     Attributes:
+        start: |x|^2 / d, shape (N,).
         before: {step: q of shape (N,)} for the steps that need it (`Tape.needs`), before the step acts.
         k: K(x, x), shape (N,).
         theta: NTK(x, x), shape (N,).
         gain: dK(x, x')/dK_0(x, x') at x' = x, shape (N,): how much an error of the Gram matrix grows.
     """
 
+    start: np.ndarray
     before: dict[int, np.ndarray]
     k: np.ndarray
     theta: np.ndarray
@@ -65,4 +67,4 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                     k[r], theta[r], gain[r] = factor * k[r], factor * theta[r], factor * gain[r]
                 case Collapse():
                     pass
-    return Diagonal(before, k[0], theta[0], gain[0])
+    return Diagonal(q0, before, k[0], theta[0], gain[0])

@@ -12,6 +12,7 @@ from deeplimits.limits.kernel.tape import Tape
 from deeplimits.numerics.arrays import Inputs, is_tensor
 
 NEAR = 1e-3
+FLOAT32_LAYERS = 12
 _CHUNK_ENTRIES = 4_000_000
 _CHUNK_PAIRS = 65_536
 
@@ -23,11 +24,11 @@ def differentiable(tape: Tape, inputs: Inputs) -> bool:
     return any(t.requires_grad or t.device.type != "cpu" for t in tensors)
 
 
-def near_pairs(tape: Tape) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return the function (rows of X1, rows of X2) -> (k, theta) of pairs near angle 0 or pi, shapes (P, d) -> (P,)."""
+def near_pairs(tape: Tape, x1: np.ndarray, x2: np.ndarray) -> Callable[[np.ndarray, np.ndarray], tuple]:
+    """Return the function (rows of x1, rows of x2) -> (k, theta) for pairs near angle 0 or pi, indices (P,) -> (P,)."""
 
-    def evaluate(x1: np.ndarray, x2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        end = near.run(tape, near.from_vectors(x1, x2))
+    def evaluate(i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        end = near.run(tape, near.from_vectors(x1[i], x2[j]))
         return end.k, end.theta
 
     return evaluate
@@ -37,14 +38,42 @@ def fast(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     """Run the tile engine on CPU arrays; returns arrays of the inputs' kind."""
     from deeplimits.limits.kernel.tile import engine
 
-    x1, x2 = inputs.numpy()
-    found = engine.evaluate(tape, x1, x2, near=near_pairs(tape), want=kinds, dtype=inputs.dtype)
+    given1, given2 = inputs.numpy()
+    x1, x2 = (None if x is None else np.ascontiguousarray(x, dtype=inputs.dtype) for x in (given1, given2))
+    assert x1 is not None
+    first = diagonal.run(tape, squares(given1))
+    second = None if given2 is None else diagonal.run(tape, squares(given2))
+    request = engine.Request(
+        tape=tape,
+        x1=x1,
+        x2=x2,
+        before1=first.before,
+        before2=None if second is None else second.before,
+        near=near_pairs(tape, given1, given1 if given2 is None else given2),
+        diagonal=(first.k, first.theta),
+        nngp="nngp" in kinds,
+        ntk="ntk" in kinds,
+        wide=inputs.dtype == np.float32 and not float32_suffices(tape, first),
+    )
+    found = engine.evaluate(request)
     arrays = [found[kind] for kind in kinds]
     if not inputs.torch:
         return arrays
     import torch
 
     return [torch.from_numpy(array) for array in arrays]
+
+
+def squares(x: np.ndarray) -> np.ndarray:
+    """Return |x|^2 / d in float64, shape (N,)."""
+    return np.einsum("nd,nd->n", x, x, dtype=np.float64) / x.shape[1]
+
+
+def float32_suffices(tape: Tape, exact: diagonal.Diagonal) -> bool:
+    """Say whether the layers may run in float32: whether rounding, amplified by them, stays below the tolerance."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        growth = np.nanmax(exact.gain * exact.start / exact.k, initial=1.0)
+    return bool(len(tape.needs()) * max(growth, 1.0) <= FLOAT32_LAYERS)
 
 
 def plain(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
@@ -82,16 +111,15 @@ def _correct(tape: Tape, k: Any, theta: Any, x1: Any, x2: Any, start: int, symme
         flagged = gram.abs() > (1 - NEAR) * n1[:, None] * n2[None, :]
         if symmetric:
             flagged |= torch.arange(start, start + len(k), device=k.device)[:, None] == torch.arange(len(x2), device=k.device)
-        rows, columns = (index.cpu() for index in flagged.nonzero(as_tuple=True))
+        rows, columns = (index.cpu().numpy() for index in flagged.nonzero(as_tuple=True))
         a, b = part.detach().cpu().numpy(), x2.detach().cpu().numpy()
         values = [np.empty(len(rows)), np.empty(len(rows))]
-        evaluate = near_pairs(tape)
+        evaluate = near_pairs(tape, a, b)
         for piece in _pieces(len(rows)):
-            values[0][piece], values[1][piece] = evaluate(a[rows[piece]], b[columns[piece]])
+            values[0][piece], values[1][piece] = evaluate(rows[piece], columns[piece])
         if symmetric:
-            q = np.einsum("nd,nd->n", a, a) / a.shape[1]
-            exact = diagonal.run(tape, q)
-            same = (rows + start == columns).numpy()
+            exact = diagonal.run(tape, squares(a))
+            same = rows + start == columns
             values[0][same], values[1][same] = exact.k, exact.theta
         shifts = []
         for value, target in zip((k, theta), values, strict=True):
