@@ -73,7 +73,8 @@ class Family(ABC):
         Args:
             gap: sqrt(q1 q2) - k, with its own relative accuracy however small.
             span: sqrt(q1 q2) + k, likewise.
-            q1, q2: the variances.
+            q1: the variances of u.
+            q2: the variances of v.
         """
 
     @abstractmethod

@@ -76,8 +76,10 @@ class Sine(Smooth):
         turns = np.array([sin(self.phase), cos(self.phase), -sin(self.phase), -cos(self.phase)])
         if self.odd:
             turns[0::2] = 0
-        return self.amplitude * np.sign(self.frequency) ** np.arange(order)[:, None] * (
-            turns[np.arange(order) % 4][:, None] * size
+        return (
+            self.amplitude
+            * np.sign(self.frequency) ** np.arange(order)[:, None]
+            * (turns[np.arange(order) % 4][:, None] * size)
         )
 
     def unit_order(self, q: np.ndarray) -> int:
