@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,41 +55,18 @@ def _numeric(rows: Sequence[Sequence[str]], column: int) -> bool:
     return bool(rows) and all(not row[column] or row[column][0] in "0123456789−-+∞" for row in rows)
 
 
-class Progress:
-    """A bar on stderr, on a terminal only; called with (done, total, message)."""
+def comparison(record: Any) -> None:
+    """Write a comparison on stdout: its table, its rates and its verdict, the verdict in colour on a terminal."""
+    text = str(record)
+    if not sys.stdout.isatty():
+        print(text + "\n")
+        return
+    from rich.console import Console
+    from rich.text import Text
 
-    def __init__(self, quiet: bool = False):
-        self.bar: Any = None
-        self.task: Any = None
-        self.shown = not quiet and sys.stderr.isatty()
-        self.start = time.monotonic()
-
-    def __enter__(self) -> Progress:
-        if self.shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
-
-            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def begin(self, description: str, total: int) -> None:
-        """Start a new bar."""
-        if self.bar is not None:
-            self.task = self.bar.add_task(description, total=total)
-
-    def advance(self, *_: Any) -> None:
-        """Count one place more."""
-        if self.bar is not None and self.task is not None:
-            self.bar.advance(self.task)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.start
+    colour = {"commutes": "green", "does not commute": "red"}.get(record.verdict.word, "yellow")
+    drawn = Text(text)
+    drawn.highlight_regex(r"(?m)^VERDICT.*(?:\n  .*)*", f"bold {colour}")
+    drawn.highlight_regex(r"(?m)^ *width +depth .*$", "bold")
+    drawn.highlight_regex(r"(?m)^[- ]{20,}$", "dim")
+    Console(soft_wrap=True, highlight=False).print(drawn, end="\n\n")

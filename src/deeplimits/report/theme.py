@@ -1,6 +1,6 @@
 """The one look of every figure: colour is scale, style is family, predicted is a line, measured is a marker with a bar.
 
-Figures are drawn in named light colours; in a page each name becomes a CSS variable, so one SVG serves light, dark and print.
+Figures are drawn in named light colours; in a page each becomes a CSS variable: one SVG serves light, dark and print.
 """
 
 from __future__ import annotations

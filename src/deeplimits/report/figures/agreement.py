@@ -42,7 +42,7 @@ class AgreementData:
         worst = max(self.places, key=lambda place: abs(place.worst))
         inside = sum(abs(place.worst) <= self.tolerance for place in self.places)
         return (
-            f"Measured minus predicted {self.quantity} in standard errors: all within {self.tolerance:g} at {inside} of "
+            f"Measured minus predicted {self.quantity}, in standard errors: within {self.tolerance:g} at {inside} of "
             f"{len(self.places)} places; the largest is {worst.worst:.1f} at width {worst.width}, depth {worst.depth}."
         )
 
