@@ -14,7 +14,7 @@ from deeplimits.finite.tangent.layers import bytes_per_input, contribution
 from deeplimits.finite.tangent.traces import Trace, faithful, outputs_of, traces, trained
 
 WHERE = "empirical_ntk"
-TRACE_BYTES = 256 * 2**20
+TRACE_BYTES = 512 * 2**20
 PROBE = 3
 
 
@@ -74,7 +74,9 @@ def _kernel(module: nn.Module, one: Tensor, two: Tensor, full: bool) -> Tensor:
     _check_memory(len(one), len(two), count if full else 1, values.element_size())
     layers = faithful(module, one[:PROBE])
     done = {id(p) for layer in layers for p in trained(layer).values()}
-    others = {name: p for name, p in module.named_parameters() if p.requires_grad and id(p) not in done}
+    others: dict[str, Tensor] = {
+        name: p for name, p in module.named_parameters() if p.requires_grad and id(p) not in done
+    }
     shape = (len(one), count, len(two), count) if full else (len(one), len(two))
     total = values.new_zeros(shape)
     if layers:
@@ -94,16 +96,24 @@ def _structured(
     module: nn.Module, layers: list[nn.Module], one: Tensor, two: Tensor, full: bool, total: Tensor
 ) -> None:
     size = max(1, TRACE_BYTES // bytes_per_input(traces(module, layers, one[:1])))
+    if two is not one or size < len(one):
+        size = max(1, size // 2)
     for row in range(0, len(one), size):
         left = traces(module, layers, one[row : row + size])
-        for column in range(0, len(two), size):
+        for column in range(row if two is one else 0, len(two), size):
             same = two is one and row == column
             right = left if same else traces(module, layers, two[column : column + size])
             block = _sum(layers, left, right, full)
-            if full:
-                total[row : row + size, :, column : column + size] += block
-            else:
-                total[row : row + size, column : column + size] += block
+            _add(total, row, column, block, full)
+            if two is one and not same:
+                _add(total, column, row, block.permute(2, 3, 0, 1) if full else block.mT, full)
+
+
+def _add(total: Tensor, row: int, column: int, block: Tensor, full: bool) -> None:
+    if full:
+        total[row : row + block.shape[0], :, column : column + block.shape[2]] += block
+    else:
+        total[row : row + block.shape[0], column : column + block.shape[1]] += block
 
 
 def _sum(layers: list[nn.Module], one: dict[nn.Module, Trace], two: dict[nn.Module, Trace], full: bool) -> Tensor:

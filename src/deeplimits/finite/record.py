@@ -48,7 +48,7 @@ class Sample:
 
     @cached_property
     def covariance_error(self) -> Array:
-        """Standard error of `covariance` (k, k, k, k): sqrt((E[(a b)^2] - E[a b]^2) / (S-1)), a and b centred entries."""
+        """Standard error of `covariance`: sqrt((E[(a b)^2] - E[a b]^2) / (S-1)), a and b centred entries."""
         return self._products()[1]
 
     @cached_property

@@ -185,7 +185,7 @@ class LazyDense(LazyModuleMixin, Dense):
         bias = normal((recipe.features_out,), recipe.place, "bias") if bias_std else None
         if bias is not None:
             bias = (bias * bias_std if standard else bias).to(recipe.place.dtype)
-        super().__init__(torch.empty(0), 1.0, bias, 1.0 if standard else bias_std)
+        super().__init__(torch.empty(0), 1.0, bias, 1.0 if standard else bias_std)  # pyright: ignore
         self.weight = UninitializedParameter(dtype=recipe.place.dtype)  # type: ignore[assignment]
         self.register_buffer("like", torch.empty(0, dtype=recipe.place.dtype), persistent=False)  # follows .to(...)
         self.recipe = recipe
@@ -210,7 +210,7 @@ class LazyDense(LazyModuleMixin, Dense):
             return
         scale = state_dict.get(prefix + "row_scale")
         features = weight.shape[-1] if scale is None else round(float((scale.double() ** -2).sum()))
-        self._infer_parameters(self, (self.like.new_empty(0, features),))
+        self._infer_parameters(self, (self.like.new_empty(0, features),))  # pyright: ignore
         type(self)._load_from_state_dict(self, state_dict, prefix, *rest)  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -35,7 +36,9 @@ def jacobian(module: nn.Module, parameters: dict[str, Tensor], X: Tensor) -> Ten
         return functional_call(module, own, (x[None],)).reshape(-1)
 
     try:
-        found = vmap(jacrev(single), in_dims=(None, 0))(held, X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            found = vmap(jacrev(single), in_dims=(None, 0))(held, X)
         return torch.cat([found[name].flatten(2) for name in held], dim=2)
     except RuntimeError:  # data-dependent control flow, or an operation torch.func cannot batch
         return torch.stack([_one(module, list(parameters.values()), x) for x in X])

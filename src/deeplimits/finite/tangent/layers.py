@@ -85,23 +85,27 @@ UNROLLED: dict[type, Callable[[Any, Tensor], Tensor | None]] = {nn.Linear: _plac
 
 def _tokens(layer: nn.Module, unroll: Callable[[Any, Tensor], Any], one: Trace, two: Trace, full: bool) -> Tensor:
     """Layers that apply one matrix at many places: gradients of a slice of its rows at a time, memory bounded."""
-    own = trained(layer)
+    own, convolution = trained(layer), isinstance(layer, nn.Conv2d)
     sides = []
-    for trace in (one, two):
-        y, g = unroll(layer, trace.input), trace.gradient
-        g = g.flatten(3).mT if isinstance(layer, nn.Conv2d) else g.flatten(2, -2)  # (N, O, places, out)
-        sides.append((y, g))
-    rows = sides[0][1].shape[-1]
+    for trace in (one,) if two is one else (one, two):
+        g = trace.gradient.flatten(3) if convolution else trace.gradient.flatten(2, -2).mT
+        sides.append((unroll(layer, trace.input), g))  # (N, places, in) and (N, O, out, places)
     total: Any = 0.0
     if "bias" in own:
-        total = inner(sides[0][1].sum(2), sides[1][1].sum(2), full)
+        sums = [g.sum(-1) for _, g in sides]
+        total = inner(sums[0], sums[-1], full)
     if "weight" in own:
         per_row = max(g.shape[0] * g.shape[1] * y.shape[-1] * g.element_size() for y, g in sides)
         step = max(1, SLICE_BYTES // per_row)
-        for first in range(0, rows, step):
-            a, b = (torch.einsum("notr,nti->nori", g[..., first : first + step], y) for y, g in sides)
-            total = total + inner(a, b, full)
+        for first in range(0, sides[0][1].shape[2], step):
+            rows = [_rows(g[:, :, first : first + step], y) for y, g in sides]
+            total = total + inner(rows[0], rows[-1], full)
     return total
+
+
+def _rows(g: Tensor, y: Tensor) -> Tensor:
+    """Return the gradients (N, O, rows, in) of a slice of the matrix's rows."""
+    return (g.flatten(1, 2) @ y).reshape(*g.shape[:3], y.shape[-1])
 
 
 def _local(layer: nn.Module, one: Trace, two: Trace, full: bool) -> Tensor:
@@ -127,7 +131,7 @@ def _gradients(layer: nn.Module, trace: Trace) -> Tensor:
     own = {name: p.detach() for name, p in trained(layer).items()}
 
     def single(y: Tensor, g: Tensor) -> Tensor:
-        _, pull = vjp(lambda parameters: functional_call(layer, parameters, (y[None],)), own)
+        pull = vjp(lambda parameters: functional_call(layer, parameters, (y[None],)), own)[1]
         return torch.cat([vmap(pull)(g[:, None])[0][name].flatten(1) for name in own], dim=1)
 
     return vmap(single)(trace.input, trace.gradient)
