@@ -85,6 +85,7 @@ class Expansion(Family):
         values, where = np.unique(np.concatenate([q1, q2]), return_inverse=True)
         first, second = where[: len(q1)], where[len(q1) :]
         a, d = self.sequence(values, order, 0), self.sequence(values, order, 1)
+        a[1:, values == 0] = 0
         units, squares = unit(a), self.diagonal(values)[0]
         scale = np.sqrt(squares[first]) * np.sqrt(squares[second])
         difference = units[:, first] - units[:, second]

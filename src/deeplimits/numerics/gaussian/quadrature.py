@@ -19,12 +19,12 @@ CAP = 1024
 """Largest number of coefficients used."""
 SPARE = 16
 """Coefficients beyond CAP that derivatives of phi need."""
-STEPS = tuple(0.1 / 2**halvings for halvings in range(6))
+STEPS = tuple(0.1 / 2**halvings for halvings in range(5))
 SETTLED = 4e-15
 MANY, AGREE = 512, 1e-14
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=len(STEPS))
 def basis(step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return nodes z (M,), weights (M,), and weights times h_k(z), shape (M, CAP + SPARE).
 
