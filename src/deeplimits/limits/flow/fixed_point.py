@@ -16,6 +16,7 @@ from deeplimits.limits.kernel.near import Pairs
 from deeplimits.limits.kernel.tape import Collapse
 
 MOST_LAYERS = 4096
+CRITICAL_LAYERS = 1024
 SETTLED = 1e-14
 CRITICAL = 1e-4
 
@@ -73,6 +74,8 @@ def iterate(block: Layer, state: Lowering) -> Orbit:
             break
         if _settled(pairs, previous):
             settled = True
+            break
+        if layers == CRITICAL_LAYERS and np.abs(run_diagonal(tape, pairs.q1).gain - 1).max() <= CRITICAL:
             break
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = float(np.median(np.log(pairs.q1 / previous.q1)))
