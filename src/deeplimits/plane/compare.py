@@ -46,7 +46,7 @@ def compare(
         networks: random networks at each place.
         seed: each place, network and layer draws from its own named stream.
         get: "nngp", "ntk" or both; () with a function.
-        function: (module, X) -> tensor, a neural function of full networks; its law then gives the verdict.
+        function: (module, X) -> tensor, a neural function of full networks (float64); its law then gives the verdict.
         store: a folder that keeps finished places, so that the same call after an interruption resumes.
         progress: True for a bar on stderr (on a terminal only), or a function called with every finished place.
 
@@ -165,6 +165,15 @@ def _notes(places: list[Place], theory: Theory) -> list[str]:
     dead = sum(place.dead for place in places)
     if dead:
         notes.append(f"{dead} networks had an input with all features zero; the law of log q leaves them out")
+    dead = sum(place.function.dead for place in places if place.function is not None)
+    if dead:
+        notes.append(f"{dead} networks gave the function's value zero; the law of its logarithm leaves them out")
+    wild = [place for place in places if place.log_variance is not None and place.log_variance.value > 1]
+    if wild:
+        at = f"{len(wild)} of {len(places)} places"
+        notes.append(
+            f"at {at} var(log q) exceeds 1: means, rms and z-scores there hang on rare networks, logarithms do not"
+        )
     if any(place.nngp is not None or place.ntk is not None for place in places):
         notes.append(
             "z-scores compare means at finite width with infinite width: a bias of order 1/width is part of them"

@@ -19,10 +19,11 @@ from deeplimits.plane.verdict import CONCENTRATES, STAYS, choose, interval, ray
 
 SPREAD = "spread of the function"
 MARGIN = 0.2
+DEAD = 0.05
 TEST = (
     "the spread of the function's law (variance of its logarithm if it is positive, else variance over mean square) "
     "along depth = ratio * width as width^s and at fixed width as depth^s, 99 % intervals; and m + a/width + b/depth "
-    "fitted twice, on the places wide for their depth and on those deep for their width: the two m are the same where "
+    "fitted twice, on the places wide for their depth and on those deep for their width: they are the same where "
     "the 99 % interval of their difference (Bonferroni over values) lies inside "
     f"{MARGIN:g} of the value, different where it lies outside"
 )
@@ -37,16 +38,16 @@ def measure(
     networks: int,
     seed: int,
 ) -> np.ndarray:
-    """Return function(module, X), flattened, of `networks` full networks: (S, m), float64."""
+    """Return function(module, X), flattened, of `networks` full networks: (S, m); modules and X are float64."""
     import torch
 
-    from deeplimits.finite import build
+    from deeplimits.finite.build import build
 
-    x = torch.as_tensor(inputs, dtype=torch.float32)
+    x = torch.as_tensor(inputs, dtype=torch.float64)
     rows = []
     for index in range(networks):
         own = int(sequence(seed, "network", index).generate_state(1, np.uint64)[0]) >> 1
-        module = build(net, width=width, depth=depth, seed=own, features_in=inputs.shape[1])
+        module = build(net, width=width, depth=depth, seed=own, features_in=inputs.shape[1], dtype=x.dtype)
         rows.append(_numbers(function(module, x.clone()), width, depth, index))
         if len(rows[-1]) != len(rows[0]):
             why = f"it gave {len(rows[0])} numbers, then {len(rows[-1])}"
@@ -58,8 +59,9 @@ def check(values: np.ndarray) -> FunctionCheck:
     """Return the law over networks of the values, (S, m)."""
     count = len(values)
     error = values.std(axis=0, ddof=1) / count**0.5
-    positive = bool((values > 0).all())
-    law = np.log(values) if positive else values
+    alive = np.all(values > 0, axis=1)
+    positive = bool((values >= 0).all()) and count - int(alive.sum()) <= DEAD * count
+    law = np.log(values[alive]) if positive else values
     scale = 1.0 if positive else float(np.mean(values**2))
     spread = variance(law)
     return FunctionCheck(
@@ -67,8 +69,9 @@ def check(values: np.ndarray) -> FunctionCheck:
         error=error.tolist(),
         variance=values.var(axis=0, ddof=1).tolist(),
         positive=positive,
+        dead=count - int(alive.sum()) if positive else 0,
         center=law.mean(axis=0).tolist(),
-        center_error=(law.std(axis=0, ddof=1) / count**0.5).tolist(),
+        center_error=(law.std(axis=0, ddof=1) / len(law) ** 0.5).tolist(),
         spread=Estimate(spread.value / scale, spread.error / scale) if scale > 0 else Estimate(0.0, 0.0),
         scale=scale,
     )
@@ -83,7 +86,7 @@ def verdict(places: list[Place], found: list[Ray]) -> Verdict:
     """Return whether the function's law is the same in both orders of the limits."""
     checks = [place.function for place in places]
     if len({check.positive for check in checks if check is not None}) > 1:
-        return Verdict("undecided", "the function is positive at some places and not at others", TEST)
+        return Verdict("undecided", "the function is positive at some places only (zeros may be underflow)", TEST)
     by_kind = {ray.kind: ray for ray in found}
     across, down, column = by_kind["diagonal"], by_kind["width fixed"], by_kind["depth fixed"]
     concentrates = column.slope is not None and column.slope.high < CONCENTRATES[1]
@@ -102,7 +105,9 @@ def _two_orders(places: list[Place], across: Ray, concentrates: bool) -> Verdict
         why = "the grid has too few places wide for their depth, or deep for their width, to extrapolate both orders"
         return Verdict("undecided", why, TEST, across.slope, add=_corners(places))
     gap, wide, deep = _worst(*sides)
-    seen = f"extrapolated width first {_short(wide)}, depth first {_short(deep)}"
+    assert places[0].function is not None
+    subject = "the mean of its logarithm" if places[0].function.positive else "its mean or spread"
+    seen = f"{subject} extrapolates, width first, to {_short(wide)}, depth first to {_short(deep)}"
     decided = (across.slope, wide, deep)
     if gap[0] > MARGIN or gap[1] < -MARGIN:
         return Verdict("does not commute", f"{seen}: they differ", TEST, *decided)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from deeplimits.numerics.fit import common, rate_in_width_and_depth, slope
+from deeplimits.numerics.fit import Rate, common, rate_in_width_and_depth, slope
 from deeplimits.plane.record import Estimate, KernelCheck, Place, WidthNeeded, WidthRate
 
 TOLERANCE = 0.05
 ENSEMBLES = (1, 10, 100)
 LINEAR = 0.5
+POOR = 3.0
 
 
 def width_rate(name: str, places: list[Place]) -> WidthRate:
@@ -27,14 +28,20 @@ def width_rate(name: str, places: list[Place]) -> WidthRate:
     words = []
     if fitted is not None:
         words.append(f"at depth {deepest} rms ~ width^{fitted.value:.2f} [{fitted.low:.2f}, {fitted.high:.2f}]")
+        if all(edge.value > LINEAR for _, edge in column):
+            words.append("that rms is carried by rare networks, var(log q) tells more")
     if joint is not None:
-        lack = joint.chi_square / joint.degrees if joint.degrees else 0.0
-        words.append(
-            f"about the corner rms^2 = a^2/width + b^2/depth^2 with a = {joint.a.value:.3g} "
-            f"[{joint.a.low:.3g}, {joint.a.high:.3g}], b = {joint.b.value:.3g} [{joint.b.low:.3g}, {joint.b.high:.3g}]"
-            + (f" (a poor fit: chi-square {lack:.1f} a degree of freedom)" if lack > 3 else "")
-        )
+        words.append(_joint(joint))
     return WidthRate(name, deepest, fitted, joint, "; ".join(words) or "no right edge and no corner to approach")
+
+
+def _joint(joint: Rate) -> str:
+    a, b = (f"{c.value:.3g} [{c.low:.3g}, {c.high:.3g}]" for c in (joint.a, joint.b))
+    lack = joint.chi_square / joint.degrees if joint.degrees else 0.0
+    words = (
+        f"about the corner rms^2 = a^2/width + b^2/depth^2 with a = {a}, b = {b if joint.b.value else 'not resolved'}"
+    )
+    return words + (f" (a poor fit: chi-square {lack:.1f} a degree of freedom)" if lack > POOR else "")
 
 
 def widths_needed(name: str, places: list[Place]) -> list[WidthNeeded]:

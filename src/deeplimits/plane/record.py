@@ -43,15 +43,16 @@ class KernelCheck:
 class FunctionCheck:
     """A neural function at one place: per value mean, standard error and variance over networks.
 
-    `positive` says that every value of every network was positive; the law is then that of the logarithm:
-    `center` is its mean per value, `spread` its variance averaged over values. Otherwise `center` is the mean itself
-    and `spread` the variance divided by `scale`, the mean square of the value.
+    `positive` says that no value was negative and that at most one network in twenty, `dead` of them, had a zero; the
+    law is then that of the logarithm over the others: `center` is its mean per value, `spread` its variance averaged
+    over values. Otherwise `center` is the mean itself and `spread` the variance divided by `scale`, the mean square.
     """
 
     mean: list[float]
     error: list[float]
     variance: list[float]
     positive: bool
+    dead: int
     center: list[float]
     center_error: list[float]
     spread: Estimate
