@@ -21,7 +21,7 @@ CAPTIONS = {
         "The plane",
         "Each cell is a place (width, depth). Its number says how far one random network stands from the "
         "infinitely wide one of the same depth: the root mean square of log(q/q∞), close to a relative error "
-        "where it is small. All planes share one colour scale. Framed cells are theory: the kernel at "
+        "where it is small. The colours mean the same on every plane. Framed cells are theory: the kernel at "
         "infinite width and, top right, the corner.",
     ),
     "width": (
@@ -55,11 +55,10 @@ class Exhibit:
 def exhibits(records: Sequence[Comparison]) -> list[Exhibit]:
     """Every figure that these records can fill."""
     planes = [one for record in records if (one := plane.plane_data(record)).cells]
-    colour_range = plane.limits(planes)
     together = diagonal.diagonal_data(records)
     rows = {
         "diagonal": [] if together is None else [(diagonal.draw, (together,))],
-        "plane": [(plane.draw, (one, colour_range)) for one in planes],
+        "plane": [(plane.draw, (one,)) for one in planes],
         "width": [(width.draw, (one,)) for record in records if (one := width.width_data(record))],
         "depth": [(depth.draw, (depth.depth_data(record),)) for record in records],
         "agreement": [(agreement.draw, (one,)) for record in records if (one := agreement.agreement_data(record))],

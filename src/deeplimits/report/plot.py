@@ -10,7 +10,6 @@ from deeplimits.errors import InputError
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
 from deeplimits.report.figures import agreement, depth, diagonal, plane, width
-from deeplimits.report.words import verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,11 +39,7 @@ def plot(record: Any) -> Figure:
 
 @plot.register(Comparison)
 def _comparison(record: Comparison) -> Figure:
-    panels = panels_of(record)
-    figure = sheet(panels, columns=2)
-    with theme.applied():
-        figure.suptitle(verdict(record), x=0.01, ha="left", fontweight="bold", fontsize=12)
-    return figure
+    return sheet(panels_of(record), columns=2)
 
 
 def panels_of(record: Comparison) -> list[Panel]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deeplimits.plane.record import Comparison, Estimate, Place
-from deeplimits.report.words import VERDICTS, count, family_name, interval
+from deeplimits.report.words import VERDICTS, count, family_name
 
 
 def family_view(record: Comparison) -> dict[str, Any]:
@@ -17,9 +17,9 @@ def family_view(record: Comparison) -> dict[str, Any]:
         "verdict": VERDICTS.get(word, word),
         "mark": {"commutes": "✓", "does not commute": "✗"}.get(word, "?"),
         "tone": {"commutes": "yes", "does not commute": "no"}.get(word, "open"),
-        "reason": record.verdict.reason,
+        "reason": record.verdict.reason[:1].upper() + record.verdict.reason[1:],
         "facts": _facts(record),
-        "rays": [_ray(ray.kind, ray.fixed, ray.statistic, ray.reading) for ray in record.rays],
+        "readings": _readings(record),
         "corner": record.corner,
         "notes": record.notes,
         "header": [column for column, _ in _columns(record)],
@@ -32,21 +32,20 @@ def family_view(record: Comparison) -> dict[str, Any]:
 
 
 def _facts(record: Comparison) -> list[tuple[str, str]]:
-    facts = []
-    fit = record.verdict.slope
-    if fit is not None:
-        facts.append(
-            (
-                "exponent s of var(log q) ∝ nˢ",
-                f"{fit.value:.2f} (99 %: {interval(fit.low, fit.high)})".replace("-", "−"),
-            )
-        )
-    facts += [(f"width for {_percent(record)} of the {name.upper()}", _widths(record, name)) for name in record.get]
-    for rate in record.width_rates:
-        facts.append((f"{rate.kernel.upper()} of one network, as the width grows", rate.reading))
+    """What the card says below the verdict."""
+    facts = [(f"width for {_percent(record)} of the {name.upper()}", _widths(record, name)) for name in record.get]
     for rate in record.depth_rates:
         facts.append((f"{rate.kernel.upper()} of infinite width, as the depth grows", rate.reading))
     return facts
+
+
+def _readings(record: Comparison) -> list[tuple[str, str, str]]:
+    """Every fitted rate and every ray: where, of what, and how it reads."""
+    rows = [
+        (f"all widths, depth {rate.depth}", f"{rate.kernel.upper()} of one network", rate.reading)
+        for rate in record.width_rates
+    ]
+    return rows + [_ray(ray.kind, ray.fixed, ray.statistic, ray.reading) for ray in record.rays]
 
 
 def _percent(record: Comparison) -> str:

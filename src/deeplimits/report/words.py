@@ -24,11 +24,6 @@ def verdict(record: Comparison) -> str:
     return f"{family_name(record)}: {VERDICTS.get(record.verdict.word, record.verdict.word)}"
 
 
-def interval(low: float, high: float, digits: int = 2) -> str:
-    """A confidence interval with true minus signs."""
-    return f"{low:.{digits}f} to {high:.{digits}f}".replace("-", "−")
-
-
 def count(value: float) -> str:
     """A width in words: 5,084 or ∞."""
     return "∞" if value == float("inf") else f"{value:,.0f}"
@@ -41,7 +36,7 @@ def typeset(text: str) -> str:
         >>> typeset("rms ~ width^-0.50 & [-0.55, -0.45]")
         'rms ~ width<sup>−0.50</sup> &amp; [−0.55, −0.45]'
     """
-    for plain, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+    for plain, entity in (("->", "→"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(plain, entity)
     text = re.sub(r"\^(-?[\d.]*\d|[sn])", r"<sup>\1</sup>", text)
     return re.sub(r"(?<![\w.])-(?=\d)", "−", text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from deeplimits.plane.record import Comparison, Estimate, KernelCheck
 from deeplimits.report import theme
-from deeplimits.report.figures.axes import dodge, logarithmic, measured, size
+from deeplimits.report.figures.axes import dodge, key, logarithmic, measured
 from deeplimits.report.words import family_name
 
 
@@ -105,13 +105,13 @@ def draw(axes: Any, data: AgreementData) -> None:
         chosen = [place for place in data.places if place.depth == depth]
         x = dodge([place.width for place in chosen], rank, len(depths))
         bars = [[p.middle - p.low for p in chosen], [p.high - p.middle for p in chosen]]
-        measured(axes, x, [p.middle for p in chosen], bars, colours[depth], theme.family(0), label=size(depth))
+        measured(axes, x, [p.middle for p in chosen], bars, colours[depth], theme.family(0))
     logarithmic(axes.xaxis, widths)
-    bound = max(1.8 * data.tolerance, *(1.45 * abs(place.worst) for place in data.places))
+    bound = max(1.3 * data.tolerance, *(1.1 * abs(place.worst) for place in data.places))
     axes.set_ylim(-bound, bound)
     axes.set_xlim(widths[0] / 1.5, widths[-1] * 1.5)
     axes.grid(visible=False, axis="x")
-    axes.legend(title="depth L", ncols=min(len(depths), 6), loc="upper center", columnspacing=0.9, handletextpad=0.1)
+    key(axes, "depth L", colours, theme.family(0))
     axes.set_xlabel("width n")
     axes.set_ylabel("(measured − predicted) / standard error")
-    axes.set_title(data.title)
+    axes.set_title(data.title, pad=24)

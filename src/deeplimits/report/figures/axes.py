@@ -74,6 +74,26 @@ def dodge(widths: Sequence[float], rank: int, count: int, room: float = 0.5) -> 
     return [width * 2 ** (room * ((rank + 0.5) / count - 0.5)) for width in widths]
 
 
+def key(axes: Any, name: str, colours: dict[float, str], style: theme.Style) -> None:
+    """Write the key of the sizes in one row between the title and the axes, where it hides nothing."""
+    from matplotlib.lines import Line2D
+
+    blank = Line2D([], [], linestyle="none", label=name)
+    marks = [
+        Line2D([], [], linestyle="none", marker=style.marker, color=colour, label=size(value))
+        for value, colour in colours.items()
+    ]
+    axes.legend(
+        handles=[blank, *marks],
+        ncols=len(marks) + 1,
+        loc="lower left",
+        bbox_to_anchor=(-0.035, 0.985),
+        columnspacing=0.7,
+        handletextpad=0.0,
+        handlelength=1.3,
+    )
+
+
 def beside(axes: Any, x: float, y: float, text: str, colour: str) -> None:
     """Label the end of a curve directly, to its right."""
     axes.annotate(

@@ -101,10 +101,10 @@ def draw(axes: Any, data: DiagonalData) -> None:
     decades(axes.yaxis)
     axes.set_xlim(every[0] / 1.4, every[-1] * 1.4)
     handles = [_handle(theme.family(index), one) for index, one in enumerate(data.series)]
-    axes.legend(handles=handles, loc="best")
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.03, 0.98), labelspacing=0.3)
     axes.set_xlabel(f"width n, with depth L = {_times(data.ratio)}n")
     axes.set_ylabel(data.statistic)
-    axes.set_title(data.title)
+    axes.set_title(data.title, pad=12 + 13 * len(data.series))
 
 
 def _times(ratio: float) -> str:

@@ -12,6 +12,8 @@ from deeplimits.report import theme
 from deeplimits.report.figures.axes import short, size
 from deeplimits.report.words import family_name
 
+RANGE = (0.03, 10.0)
+
 
 @dataclass(frozen=True)
 class PlaneData:
@@ -81,19 +83,12 @@ def _listed(values: Sequence[int]) -> str:
     return ", ".join(str(value) for value in values)
 
 
-def limits(several: Sequence[PlaneData]) -> tuple[float, float]:
-    """Common colour range of several planes, so that they can be compared by eye."""
-    found = [value for data in several for value in data.cells.values() if 0 < value < inf]
-    return (min(found), max(found)) if found else (0.1, 1.0)
-
-
-def draw(axes: Any, data: PlaneData, colour_range: tuple[float, float] | None = None) -> None:
+def draw(axes: Any, data: PlaneData) -> None:
     """Draw the plane: cells with their number inside, the edges at infinity as framed cells, a hairline along L = n."""
-    low, high = colour_range or limits([data])
     rows, columns = {d: i for i, d in enumerate(data.depths)}, {w: i for i, w in enumerate(data.widths)}
     right, above = len(columns) + 0.25, len(rows) + 0.25
     for (depth, width), value in data.cells.items():
-        fill, text = theme.heat(_place(value, low, high))
+        fill, text = theme.heat(_place(value))
         _cell(axes, columns[width], rows[depth], fill, None)
         _write(axes, columns[width], rows[depth], short(float(f"{value:.2g}")), text)
     x, y = [c + 0.5 for c in columns.values()], [r + 0.5 for r in rows.values()]
@@ -131,14 +126,13 @@ def _write(axes: Any, column: float, row: float, text: str, colour: str, **optio
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=8.5, **options)
 
 
-def _place(value: float, low: float, high: float) -> float:
-    if value == inf:
-        return 1.0
-    return log(min(max(value, low), high) / low) / log(high / low) if high > low else 0.5
+def _place(value: float) -> float:
+    low, high = RANGE
+    return log(min(max(value, low), high) / low) / log(high / low)
 
 
 def _note(axes: Any, columns: int, row: float) -> None:
-    text = "inside: measured, one network's distance\nframed: predicted kernel at infinite width"
+    text = "inside: measured, one network's distance\nframed: predicted mean q, width first"
     axes.text(columns - 0.06, row + 0.5, text, ha="right", va="center", color=theme.LIGHT["muted"], fontsize=8)
 
 

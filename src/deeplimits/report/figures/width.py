@@ -10,8 +10,10 @@ from typing import Any
 from deeplimits.numerics.fit import Rate
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
-from deeplimits.report.figures.axes import decades, dodge, logarithmic, measured, short, size
+from deeplimits.report.figures.axes import decades, dodge, key, logarithmic, measured, short, size
 from deeplimits.report.words import count, family_name
+
+POOR = 3.0
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class WidthData:
 
 
 def width_data(record: Comparison) -> WidthData | None:
-    """Take the NNGP's relative rms at each place, about the corner where it exists, and the joint fit a²/n + b²/L²."""
-    rate = next((r for r in record.width_rates if r.kernel == "nngp"), None)
-    about_corner = rate is not None and rate.rate is not None
+    """Take the NNGP's rms at each place, about the corner where the joint fit a²/n + b²/L² holds, else the edge."""
+    rate = next((r.rate for r in record.width_rates if r.kernel == "nngp"), None)
+    about_corner = rate is not None and rate.chi_square <= POOR * max(rate.degrees, 1)
     curves = []
     for depth in record.depths:
         points = []
@@ -64,7 +66,7 @@ def width_data(record: Comparison) -> WidthData | None:
                 points.append((place.width, rms.value, rms.error))
         if points:
             widths, values, errors = zip(*points, strict=True)
-            fitted = None if rate is None or rate.rate is None else _fit(rate.rate, widths, depth)
+            fitted = _fit(rate, widths, depth) if rate is not None and about_corner else None
             curves.append(WidthCurve(depth, widths, values, errors, fitted))
     if not curves:
         return None
@@ -96,11 +98,11 @@ def draw(axes: Any, data: WidthData) -> None:
         if curve.fitted is not None:
             axes.plot(curve.widths, curve.fitted, linestyle=style.line, color=colour, linewidth=1.1, zorder=2)
         x = dodge(curve.widths, rank, len(data.curves))
-        measured(axes, x, curve.rms, curve.error, colour, style, label=size(curve.depth))
+        measured(axes, x, curve.rms, curve.error, colour, style)
     logarithmic(axes.xaxis, every)
     decades(axes.yaxis)
     axes.set_xlim(every[0] / 1.5, every[-1] * 1.5)
-    axes.legend(title="depth L", loc="best", ncols=1 + (len(data.curves) > 4), columnspacing=0.9, handletextpad=0.1)
+    key(axes, "depth L", colours, style)
     axes.set_xlabel("width n")
     axes.set_ylabel(f"relative rms about the {data.about}")
-    axes.set_title(data.title)
+    axes.set_title(data.title, pad=24)
