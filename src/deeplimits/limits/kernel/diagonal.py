@@ -48,7 +48,7 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                     theta[r] = weight * theta[r] + up * k[r] + shift
                     k[r], gain[r] = weight * k[r] + bias, weight * gain[r]
                 case Dual(r, family):
-                    before[index] = k[r]
+                    before[index] = k[r] = np.maximum(k[r], 0)
                     k[r], slope = family.diagonal(k[r])
                     theta[r], gain[r] = slope * theta[r], slope * gain[r]
                 case Normalise(r, epsilon):

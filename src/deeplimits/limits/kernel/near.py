@@ -101,8 +101,9 @@ def _add(t: Pairs, o: Pairs, factor: float) -> Pairs:
 
 
 def _dual(p: Pairs, family) -> Pairs:
-    gap, span, slope = family.near(p.gap, p.span, p.q1, p.q2)
-    return Pairs(gap, span, slope * p.theta, family.diagonal(p.q1)[0], family.diagonal(p.q2)[0])
+    q1, q2 = np.maximum(p.q1, 0), np.maximum(p.q2, 0)
+    gap, span, slope = family.near(p.gap, p.span, q1, q2)
+    return Pairs(gap, span, slope * p.theta, family.diagonal(q1)[0], family.diagonal(q2)[0])
 
 
 def _normalise(p: Pairs, epsilon: float) -> Pairs:

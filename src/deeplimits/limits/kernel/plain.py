@@ -50,6 +50,7 @@ def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, t
 
 def _dual(state: State, family: Any) -> State:
     k, theta, q1, q2 = state
+    q1, q2 = q1.clamp(min=0), q2.clamp(min=0)
     value, slope = family.pair(k, q1, q2)
     moved = tuple(family.pair(q, q, q)[0] for q in (q1, q2))
     return value, slope * theta, moved[0], moved[1]
