@@ -7,7 +7,7 @@ from scipy.special import erf as error_function
 from scipy.special import gammaln
 
 from deeplimits.numerics.gaussian import Erf, Gelu, PolynomialFamily, Series, Sine
-from deeplimits.numerics.gaussian.quadrature import CAP, basis
+from deeplimits.numerics.gaussian.quadrature import CAPS, basis
 
 
 def logistic(x):
@@ -78,25 +78,37 @@ def test_many_variances_agree_with_few():
 
 
 def test_basis_is_orthonormal_to_high_order():
-    z, _, table = basis(0.05)
+    z, _, table = basis(0.05, CAPS[0])
     root = np.exp(-(z**2) / 4) / (2 * np.pi) ** 0.25
-    assert table.shape[1] >= CAP
+    assert len(table) >= CAPS[0]
     assert np.isfinite(table).all()
     k = 30
     want = hermite_e.hermeval(z, [0.0] * k + [1.0]) / np.exp(gammaln(k + 1) / 2) * root**2 * 0.05
-    np.testing.assert_allclose(table[:, k], want, atol=1e-13)
+    np.testing.assert_allclose(table[k], want, atol=1e-13)
 
 
 def test_kinks_are_confessed():
     relu = Series(lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0, "relu by series")
     bare = Series(lambda x: np.maximum(x, 0), None, "relu by series, no derivative")
-    a = bare.coefficients(np.array([1.0]), CAP)[:, 0]
-    truth = abs(1 - (np.arange(CAP) * a**2).sum() / 0.5)
+    a = bare.coefficients(np.array([1.0]), CAPS[0])[:, 0]
+    truth = abs(1 - (np.arange(CAPS[0]) * a**2).sum() / 0.5)
     assert truth > 1e-3
     assert truth / 3 <= bare.error(1.0) <= 10 * truth
     assert truth / 3 <= relu.error(1.0) <= 10 * truth
     assert TANH.error(np.array([0.5, 2.0])) < 1e-12
     assert TANH.error(1e4) > 1e-3
+
+
+def test_large_variances_take_more_coefficients():
+    assert CAPS[0] < TANH.order_for(40.0, 1.0, 1e-12) < CAPS[1]
+    assert TANH.error(40.0) < 1e-11
+    q = np.array([40.0, 41.0])
+    s = np.sqrt(q.prod())
+    want, want_slope = plane(TANH, 0.99 * s, *q, step=0.02)
+    scale, steep = (np.sqrt(part.prod()) for part in TANH.diagonal(q))
+    down, _, slope = TANH.near(*(np.array([a]) for a in (0.01 * s, 1.99 * s, *q)))
+    assert abs(down[0] - (scale - want)) <= 1e-11 * scale
+    assert abs(slope[0] - want_slope) <= 1e-11 * steep
 
 
 def test_functions_that_blow_up_are_confessed():

@@ -67,12 +67,13 @@ class Expansion(Family):
         given = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (gap, span, q1, q2)))
         gap, span, q1, q2 = (a.ravel() for a in given)
         gap, span = np.maximum(gap, 0), np.maximum(span, 0)
-        order = self._full_order(np.concatenate([q1, q2]))
-        result = np.empty((3, len(gap)))
-        size = max(1, ENTRIES // (4 * order))
-        for start in range(0, len(gap), size):
-            rows = slice(start, start + size)
+        largest, result, start = np.maximum(q1, q2), np.empty((3, len(gap))), 0
+        falling = np.argsort(-largest, kind="stable")
+        while start < len(gap):
+            order = self._full_order(largest[falling[start]])
+            rows = falling[start : start + max(1, ENTRIES // (4 * order))]
             result[:, rows] = self._near(gap[rows], span[rows], q1[rows], q2[rows], order)
+            start += len(rows)
         down, up, slope = (row.reshape(given[0].shape) for row in result)
         return down, up, slope
 

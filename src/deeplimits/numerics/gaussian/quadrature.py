@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import pi
@@ -15,29 +16,42 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 REACH = 13.0
 """The rule covers |z| <= REACH, beyond which the normal density is below 1e-37."""
-CAP = 1024
-"""Largest number of coefficients used."""
+CAPS = (1024, 4096)
+"""Largest numbers of coefficients used; the second for analytic functions that the first does not exhaust."""
 SPARE = 16
-"""Coefficients beyond CAP that derivatives of phi need."""
+"""Coefficients beyond the cap that derivatives of phi need."""
 STEPS = tuple(0.1 / 2**halvings for halvings in range(5))
 SETTLED = 4e-15
 MANY, AGREE = 512, 1e-14
 
 
-@lru_cache(maxsize=len(STEPS))
-def basis(step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return nodes z (M,), weights (M,), and weights times h_k(z), shape (M, CAP + SPARE).
+@dataclass(frozen=True)
+class Rule:
+    """The step of the rule, the largest useful number of coefficients, and the disagreement left.
+
+    The disagreement is relative to sqrt(E[phi^2]); it also holds the part of E[phi^2] at the ends of the rule.
+    """
+
+    step: float
+    cap: int
+    error: float
+
+
+@lru_cache(maxsize=6)
+def basis(step: float, cap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return nodes z (M,), weights (M,), and weights times h_k(z), shape (cap + SPARE, M).
 
     Runs the three-term recurrence on h_k sqrt(density), which neither overflows nor loses accuracy.
     """
     count = round(REACH / step)
     z = step * np.arange(-count, count + 1)
     root = (2 * pi) ** -0.25 * np.exp(-(z**2) / 4)
-    table = np.empty((CAP + SPARE, len(z)))
+    table = np.empty((cap + SPARE, len(z)))
     table[0], table[1] = root, z * root
-    for k in range(1, CAP + SPARE - 1):
+    for k in range(1, cap + SPARE - 1):
         table[k + 1] = (z * table[k] - np.sqrt(k) * table[k - 1]) / np.sqrt(k + 1)
-    return z, step * root**2, np.ascontiguousarray((step * root * table).T)
+    table *= step * root
+    return z, step * root**2, table
 
 
 def project(function: Function, q: np.ndarray, step: float, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,13 +71,13 @@ def project(function: Function, q: np.ndarray, step: float, order: int) -> tuple
 
 
 def _direct(function: Function, q: np.ndarray, step: float, order: int) -> np.ndarray:
-    z, weights, table = basis(step)
+    z, weights, table = basis(step, CAPS[0] if order <= CAPS[0] + SPARE else CAPS[1])
     result = np.empty((order + 1, len(q)))
     root, size = np.sqrt(q), max(1, ENTRIES // len(z))
     for start in range(0, len(q), size):
         rows = slice(start, start + size)
         values = function(root[rows, None] * z)
-        result[:order, rows] = table[:, :order].T @ values.T
+        result[:order, rows] = table[:order] @ values.T
         result[order, rows] = np.einsum("nm,nm,m->n", values, values, weights)
     return result
 
@@ -99,27 +113,33 @@ def mean_square(function: Function, q: np.ndarray, step: float) -> np.ndarray:
     return project(function, q, step, 0)[1]
 
 
-def settle(function: Function, q: float) -> tuple[float, float]:
-    """Return the coarsest step whose coefficients agree with those of half the step, and the disagreement left.
+def settle(function: Function, q: float) -> Rule:
+    """Return the coarsest rule whose coefficients agree with those of half the step."""
+    rule, terms = _settle(function, q, CAPS[0], STEPS)
+    left = terms[-CAPS[0] // 8 :].sum() / max(terms.sum(), np.finfo(float).tiny)
+    if rule.error <= SETTLED and left > 1e-15:
+        wide, _ = _settle(function, q, CAPS[1], STEPS[min(STEPS.index(rule.step), 2) : 4])
+        return wide if wide.error <= max(left, SETTLED) else rule
+    return rule
 
-    The disagreement is relative to sqrt(E[phi^2]); it also holds the part of E[phi^2] at the ends of the rule.
-    """
-    variance = np.array([q])
-    before, square = project(function, variance, STEPS[0], CAP)
-    change = np.inf
-    for step, finer in pairwise(STEPS):
-        after, finer_square = project(function, variance, finer, CAP)
+
+def _settle(function: Function, q: float, cap: int, steps: tuple[float, ...]) -> tuple[Rule, np.ndarray]:
+    variance, k, change = np.array([q]), np.arange(cap), np.inf
+    before, square = project(function, variance, steps[0], cap)
+    for step, finer in pairwise(steps):
+        after, finer_square = project(function, variance, finer, cap)
+        terms = k * after[:, 0] ** 2
         if not np.isfinite(finer_square[0]):
-            return step, np.inf
+            return Rule(step, cap, np.inf), terms
         scale = max(float(finer_square[0]), np.finfo(float).tiny)
         change = float(np.max(np.abs(after - before))) / np.sqrt(scale)
         change = max(change, abs(float(finer_square[0] - square[0])) / scale)
         if change <= SETTLED:
-            return step, max(change, _ends(function, q, step) / scale)
+            return Rule(step, cap, max(change, _ends(function, q, step) / scale)), terms
         before, square = after, finer_square
-    return STEPS[-1], change
+    return Rule(steps[-1], cap, change), terms
 
 
 def _ends(function: Function, q: float, step: float) -> float:
-    z, weights, _ = basis(step)
+    z, weights, _ = basis(step, CAPS[0])
     return float(np.max(function(np.sqrt(q) * z[[0, -1]]) ** 2 * weights[[0, -1]])) * REACH

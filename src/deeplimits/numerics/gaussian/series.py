@@ -10,7 +10,7 @@ import numpy as np
 
 from deeplimits.numerics.gaussian.expansion import Expansion
 from deeplimits.numerics.gaussian.polynomial import PolynomialFamily
-from deeplimits.numerics.gaussian.quadrature import CAP, mean_square, project, settle
+from deeplimits.numerics.gaussian.quadrature import Rule, mean_square, project, settle
 
 __all__ = ["PolynomialFamily", "Series"]
 
@@ -58,9 +58,9 @@ class Series(Expansion):
     def diagonal(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         q = np.asarray(q, dtype=np.float64)
         flat = q.ravel()
-        value = mean_square(self.function, flat, self._step(flat))
+        value = mean_square(self.function, flat, self._rule(flat).step)
         if self._slope is not None:
-            slope = mean_square(self._slope.function, flat, self._slope._step(flat))
+            slope = mean_square(self._slope.function, flat, self._slope._rule(flat).step)
         else:
             rows = self.sequence(flat, self._full_order(flat), 1)
             slope = np.einsum("kn,kn->n", rows, rows)
@@ -68,7 +68,7 @@ class Series(Expansion):
 
     def coefficients(self, q: np.ndarray, order: int) -> np.ndarray:
         q = self.nonzero(np.asarray(q, dtype=np.float64))
-        return project(self.function, q, self._step(q), order)[0]
+        return project(self.function, q, self._rule(q).step, order)[0]
 
     def sequence(self, q: np.ndarray, order: int, times: int) -> np.ndarray:
         if times == 0:
@@ -83,7 +83,8 @@ class Series(Expansion):
 
     def order_for(self, q_max: float, c_max: float = 1.0, tolerance: float = 1e-12) -> int:
         variances = np.array([q_max, q_max / 4, q_max / 16])
-        return max(_order(a, c_max, tolerance) for a in self.coefficients(variances, CAP).T)
+        table = self.coefficients(variances, self._rule(variances).cap)
+        return max(_order(a, c_max, tolerance) for a in table.T)
 
     def nonzero(self, q: np.ndarray) -> np.ndarray:
         return np.where(q == 0, 1e-12, q)
@@ -91,12 +92,13 @@ class Series(Expansion):
     def error(self, q: np.ndarray | float) -> float:
         largest = max(float(np.max(q, initial=0.0)), 1e-12)
         variance = np.array([largest])
-        a = self.coefficients(variance, CAP)[:, 0] ** 2
+        rule = self._rule(variance)
+        a = self.coefficients(variance, rule.cap)[:, 0] ** 2
         value, slope = (float(part[0]) for part in self.diagonal(variance))
-        left = [_settled(self, _octave(largest))[1], abs(1 - a.sum() / value) if value > 0 else 0.0]
-        weighted = np.arange(CAP) * a
+        left = [rule.error, abs(1 - a.sum() / value) if value > 0 else 0.0]
+        weighted = np.arange(rule.cap) * a
         if self._slope is not None and slope > 0:
-            left += [_settled(self._slope, _octave(largest))[1], abs(1 - weighted.sum() / (largest * slope))]
+            left += [self._slope._rule(variance).error, abs(1 - weighted.sum() / (largest * slope))]
         elif weighted.sum() > 0:
             left.append(_beyond(weighted) / weighted.sum())
         return float(np.nan_to_num(max(left), nan=np.inf, posinf=np.inf))
@@ -105,8 +107,8 @@ class Series(Expansion):
     def _slope(self) -> Series | None:
         return None if self.prime is None else Series(self.prime, None, (self.key, "derivative"))
 
-    def _step(self, q: np.ndarray) -> float:
-        return _settled(self, _octave(float(np.max(q, initial=0.0))))[0]
+    def _rule(self, q: np.ndarray) -> Rule:
+        return _settled(self, _octave(float(np.max(q, initial=0.0))))
 
 
 def _beyond(terms: np.ndarray) -> float:
@@ -123,7 +125,7 @@ def _octave(q: float) -> int:
 
 
 @lru_cache(maxsize=512)
-def _settled(family: Series, octave: int) -> tuple[float, float]:
+def _settled(family: Series, octave: int) -> Rule:
     return settle(family.function, 2.0**octave)
 
 
