@@ -13,7 +13,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 
 from deeplimits.architecture import dense as description
-from deeplimits.architecture.size import resolve
+from deeplimits.architecture.size import is_fixed, resolve
 from deeplimits.finite.build.place import Place, building
 from deeplimits.finite.build.weights import blocks, frame, normal, sparse_mask
 
@@ -120,8 +120,14 @@ class Recipe:
         return float(self.layer.weight_std)
 
     def sized(self, name: str, size: Any, among: int) -> int:
-        """Return a share of `among`, or a number, as a number."""
-        return resolve(f"build at {self.place.path}", name, size, among)
+        """Return a share of WIDTH, or a number, as a number of at most `among`.
+
+        A layer that reads fewer inputs than the share keeps them all: the data's features do not grow with the width.
+        """
+        where = f"build at {self.place.path}"
+        if is_fixed(size):
+            return resolve(where, name, size, among)
+        return min(resolve(where, name, size, self.place.width), among)
 
 
 def gaussian(recipe: Recipe, features: int) -> Dense:
@@ -139,7 +145,7 @@ def orthogonal(recipe: Recipe, features: int) -> Dense:
 
 def low_rank(recipe: Recipe, features: int) -> Dense:
     """Return basis times weight with r Var(weight_ij) = std**2 out / in."""
-    rank = recipe.sized("rank", recipe.layer.weights.rank, min(features, recipe.features_out))  # type: ignore[attr-defined]
+    rank = recipe.sized("rank", recipe.layer.weights.rank, recipe.features_out)  # type: ignore[attr-defined]
     weight = normal((rank, features), recipe.place, "weight")
     basis = frame(recipe.features_out, rank, recipe.place, "basis")
     std = recipe.std * sqrt(recipe.features_out / (rank * features))
