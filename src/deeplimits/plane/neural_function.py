@@ -21,7 +21,7 @@ SPREAD = "spread of the function"
 MARGIN = 0.2
 DEAD = 0.05
 TEST = (
-    "the spread of the function's law (variance of its logarithm if it is positive, else variance over mean square) "
+    "the spread of the function's law (variance over networks, of its logarithm if it is positive) "
     "along depth = ratio * width as width^s and at fixed width as depth^s, 99 % intervals; and m + a/width + b/depth "
     "fitted twice, on the places wide for their depth and on those deep for their width: they are the same where "
     "the 99 % interval of their difference (Bonferroni over values) lies inside "
@@ -63,7 +63,6 @@ def check(values: np.ndarray) -> FunctionCheck:
     positive = bool((values >= 0).all()) and count - int(alive.sum()) <= DEAD * count
     law = np.log(values[alive]) if positive else values
     scale = 1.0 if positive else float(np.mean(values**2))
-    spread = variance(law)
     return FunctionCheck(
         mean=values.mean(axis=0).tolist(),
         error=error.tolist(),
@@ -72,7 +71,7 @@ def check(values: np.ndarray) -> FunctionCheck:
         dead=count - int(alive.sum()) if positive else 0,
         center=law.mean(axis=0).tolist(),
         center_error=(law.std(axis=0, ddof=1) / len(law) ** 0.5).tolist(),
-        spread=Estimate(spread.value / scale, spread.error / scale) if scale > 0 else Estimate(0.0, 0.0),
+        spread=variance(law),
         scale=scale,
     )
 
@@ -104,9 +103,9 @@ def _two_orders(places: list[Place], across: Ray, concentrates: bool) -> Verdict
     if sides is None:
         why = "the grid has too few places wide for their depth, or deep for their width, to extrapolate both orders"
         return Verdict("undecided", why, TEST, across.slope, add=_corners(places))
-    gap, wide, deep = _worst(*sides)
+    gap, wide, deep, spread = _worst(*sides)
     assert places[0].function is not None
-    subject = "the mean of its logarithm" if places[0].function.positive else "its mean or spread"
+    subject = "its spread" if spread else "the mean of its logarithm" if places[0].function.positive else "its mean"
     seen = f"{subject} extrapolates, width first, to {_short(wide)}, depth first to {_short(deep)}"
     decided = (across.slope, wide, deep)
     if gap[0] > MARGIN or gap[1] < -MARGIN:
@@ -115,7 +114,8 @@ def _two_orders(places: list[Place], across: Ray, concentrates: bool) -> Verdict
         reason = f"{seen}: their difference is only known to lie in {gap[0]:.2g} .. {gap[1]:.2g}; take more networks"
         return Verdict("undecided", reason, TEST, *decided, add=_corners(places))
     if concentrates and (across.slope is None or not across.slope.inside(*CONCENTRATES)):
-        reason = f"{seen}: the same, but the spread along the diagonal does not clearly fall as 1/width"
+        fall = "is unknown" if across.slope is None else f"~ width^{interval(across.slope)}"
+        reason = f"{seen}: the same, but the spread along the diagonal {fall}, not clearly 1/width"
         return Verdict("undecided", reason, TEST, *decided)
     return Verdict("commutes", f"{seen}: the same within {MARGIN:g}", TEST, *decided)
 
@@ -148,15 +148,18 @@ def _limits(places: list[Place], confidence: float = 0.99) -> list[tuple[Limit, 
     spread = [c.spread for c in checks]
     if all(s.error < inf for s in spread):
         fitted = extrapolate(widths, depths, [s.value for s in spread], [s.error for s in spread], confidence)
-        found.append((fitted, 1.0))
+        found.append((fitted, size**2))
     return found
 
 
-def _worst(wide: list[Place], deep: list[Place]) -> tuple[tuple[float, float], Limit, Limit]:
-    """The value whose two extrapolations are least clearly the same: interval of the difference over its size."""
+def _worst(wide: list[Place], deep: list[Place]) -> tuple[tuple[float, float], Limit, Limit, bool]:
+    """The value whose two extrapolations are least clearly the same, whether it is the spread, and the interval of
+    their difference in units of its size.
+    """
     first, second = _limits(wide), _limits(deep)
     count = min(len(first), len(second))
     quantile = float(stats.norm.ppf(1 - 0.005 / count))
+    assert wide[0].function is not None
     worst, bounds, far = 0, (0.0, 0.0), -1.0
     for index in range(count):
         (one, size), (other, _) = first[index], second[index]
@@ -166,7 +169,7 @@ def _worst(wide: list[Place], deep: list[Place]) -> tuple[tuple[float, float], L
         rank = reach + (1e9 if abs(difference) - half > MARGIN else 0.0)
         if rank > far:
             worst, bounds, far = index, (difference - half, difference + half), rank
-    return bounds, first[worst][0], second[worst][0]
+    return bounds, first[worst][0], second[worst][0], worst == len(wide[0].function.center)
 
 
 def _corners(places: list[Place]) -> list[str]:

@@ -44,8 +44,8 @@ class FunctionCheck:
     """A neural function at one place: per value mean, standard error and variance over networks.
 
     `positive` says that no value was negative and that at most one network in twenty, `dead` of them, had a zero; the
-    law is then that of the logarithm over the others: `center` is its mean per value, `spread` its variance averaged
-    over values. Otherwise `center` is the mean itself and `spread` the variance divided by `scale`, the mean square.
+    law is then that of the logarithm over the others, else that of the value itself: `center` is its mean per value,
+    `spread` its variance averaged over values, `scale` its mean square (1 for logarithms).
     """
 
     mean: list[float]
@@ -213,9 +213,9 @@ class Comparison:
             import narwhals
 
             return narwhals.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
-        except ImportError as error:
+        except (ImportError, ValueError) as error:
             fix = f"pip install narwhals {backend}, or use rows() or to_json(), which need nothing"
-            raise MissingExtra("Comparison.to_frame", str(error), fix) from error
+            raise MissingExtra("Comparison.to_frame", str(error).partition("\n")[0], fix) from error
 
     def to_json(self) -> str:
         """Return the record as one JSON document; numbers that JSON lacks are the texts "inf", "-inf", "nan"."""
