@@ -10,6 +10,7 @@ import numpy as np
 
 from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
 from deeplimits.limits.kernel.tile import interpreter as op
+from deeplimits.limits.kernel.tile import memory
 
 Diagonals = Mapping[int, np.ndarray]
 
@@ -40,16 +41,12 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
             at = len(sides[0])
             for side, before in zip(sides, (before1, before2), strict=True):
                 if before is not None:
-                    side.extend(column.astype(dtype) for column in _columns(step, before[index]))
+                    side.extend(_columns(step, before[index]))
         ops.append((code, register, at, 0))
         numbers.append((values + [0.0] * 6)[:6])
-    rows, columns = (_stack(side, dtype) for side in sides)
+    rows, columns = (memory.rows(side, len(side[0]) if side else 0, dtype) for side in sides)
     program = np.array(ops, dtype=np.int64).reshape(-1, 4), np.array(numbers, dtype=dtype).reshape(-1, 6)
     return op.Program(*program, rows, rows if before2 is None else columns)
-
-
-def _stack(columns: list[np.ndarray], dtype: type) -> np.ndarray:
-    return np.stack(columns) if columns else np.zeros((0, 1), dtype=dtype)
 
 
 def _step(step: Any) -> tuple[int, int, int, list[float]] | None:

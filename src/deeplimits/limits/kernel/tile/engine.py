@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import interpreter
+from deeplimits.limits.kernel.tile import interpreter, memory
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode
 
 CHUNK, WIDE_ROWS, WIDE_COLUMNS = 20_000, 256, 1024
@@ -138,7 +138,7 @@ class _Run:
 
     def _work(self) -> interpreter.Work:
         tile, edge = interpreter.ROWS * interpreter.COLUMNS, interpreter.EDGE
-        state = np.empty((self.registers, 2, interpreter.COLUMNS), dtype=self.request.real)
+        state = memory.aligned((self.registers + 2, 2, interpreter.COLUMNS), self.request.real)
         turned = np.empty((edge, edge), dtype=self.request.x1.dtype)
         return interpreter.Work(state, turned, np.empty((2 * tile, 2), dtype=np.int32))
 

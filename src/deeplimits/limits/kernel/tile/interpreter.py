@@ -9,10 +9,11 @@ from numba import njit
 
 from deeplimits.limits.kernel.tile import blocks
 from deeplimits.limits.kernel.tile.blocks import FAST
+from deeplimits.limits.kernel.tile.memory import LANES
 from deeplimits.limits.kernel.tile.scalar import wide_vectors
 
 ROWS, COLUMNS, EDGE = 64, 256, 32
-AFFINE, ADD, COPY, NORMALISE, RECTIFIED, ERF, SINE, GROWTH, BUMP, GELU, SERIES = 0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13
+AFFINE, ADD, COPY, NORMALISE, RECTIFIED, ERF, GELU, SINE, GROWTH, BUMP, SERIES = 0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13
 
 
 class Output(NamedTuple):
@@ -58,23 +59,25 @@ class Work(NamedTuple):
 
 @njit(**FAST)
 def _dual(code, state, r, size, v, a, b, at, i, j):
-    if code == 5:
-        blocks.rectified_1(state, r, size, v, a, b, at, i, j)
-    elif code == 8:
-        blocks.erf(state, r, size, v, a, b, at, i, j)
-    elif code == 12:
-        blocks.gelu(state, r, size, v, a, b, at, i, j)
-    elif code == 4:
-        blocks.rectified_0(state, r, size, v, a, b, at, i, j)
-    elif code == 6:
-        blocks.rectified_2(state, r, size, v, a, b, at, i, j)
-    elif code == 7:
-        blocks.rectified_3(state, r, size, v, a, b, at, i, j)
-    elif code == 9:
+    if code <= GELU:
+        blocks.turn(state, r, size, a, b, at, i, j)
+        if code == RECTIFIED + 1:
+            blocks.rectified_1(state, r, size, v, a, b, at, i, j)
+        elif code == ERF:
+            blocks.erf(state, r, size, v, a, b, at, i, j)
+        elif code == GELU:
+            blocks.gelu(state, r, size, v, a, b, at, i, j)
+        elif code == RECTIFIED:
+            blocks.rectified_0(state, r, size, v)
+        elif code == RECTIFIED + 2:
+            blocks.rectified_2(state, r, size, v, a, b, at, i, j)
+        elif code == RECTIFIED + 3:
+            blocks.rectified_3(state, r, size, v, a, b, at, i, j)
+    elif code == SINE:
         blocks.sine(state, r, size, v, a, b, at, i, j)
-    elif code == 10:
+    elif code == GROWTH:
         blocks.growth(state, r, size, v, a, b, at, i, j)
-    elif code == 11:
+    elif code == BUMP:
         blocks.bump(state, r, size, v, a, b, at, i, j)
 
 
@@ -83,13 +86,13 @@ def _run(state, program, first, last, i, j, size):
     for n in range(first, last):
         code, r, at = program.ops[n, 0], program.ops[n, 1], program.ops[n, 2]
         v = program.numbers[n]
-        if code == 0:
+        if code == AFFINE:
             blocks.affine(state, r, size, v)
-        elif code == 1:
+        elif code == ADD:
             blocks.add(state, r, at, size, v)
-        elif code == 2:
+        elif code == COPY:
             blocks.copy(state, r, at, size)
-        elif code == 3:
+        elif code == NORMALISE:
             blocks.normalise(state, r, size, program.columns1, program.columns2, at, i, j)
         else:
             _dual(code, state, r, size, v, program.columns1, program.columns2, at, i, j)
@@ -104,6 +107,9 @@ def load(state, output, i, j, size, pairs, found):
         value = output.gram[row, j + n]
         near += abs(value * (norm * output.inverse2[j + n])) > limit
         state[0, 0, n] = output.scale * value
+        state[0, 1, n] = 0
+    for n in range(size, (size + LANES - 1) // LANES * LANES):
+        state[0, 0, n] = 0
         state[0, 1, n] = 0
     if near > 0:
         for n in range(size):
@@ -156,7 +162,7 @@ def strip(program, output, work, i0, i1, j0):
         for i in range(i0, i1):
             size = min(j1, i + 1) - j0 if output.symmetric else j1 - j0
             found = load(work.state, output, i, j0, size, work.pairs, found)
-            _run(work.state, program, 0, program.ops.shape[0], i, j0, size)
+            _run(work.state, program, 0, program.ops.shape[0], i, j0, (size + LANES - 1) // LANES * LANES)
             store(work.state, output, i, j0, size)
         if output.symmetric and output.want_nngp:
             mirror(output.nngp, i0, i1, j0, j1, work.turned)

@@ -1,0 +1,26 @@
+"""Arrays laid out for vector loads: every row starts on a cache line and is filled up to a whole number of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+LINE, LANES = 64, 16
+
+
+def aligned(shape: Sequence[int], dtype: type) -> np.ndarray:
+    """Return a zero array of this shape that starts on a cache line."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + LINE, dtype=np.uint8)
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def rows(vectors: Sequence[np.ndarray], length: int, dtype: type) -> np.ndarray:
+    """Return the vectors, each of shape (length,), as rows (n, length rounded up), filled up with zeros."""
+    stacked = aligned((max(len(vectors), 1), -(-length // LANES) * LANES), dtype)
+    for row, vector in zip(stacked, vectors, strict=False):
+        row[:length] = vector
+    return stacked
