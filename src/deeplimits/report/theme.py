@@ -86,7 +86,7 @@ def scales(values: Sequence[float]) -> dict[float, str]:
 def heat(place: float) -> tuple[str, str]:
     """Fill and text colour of a cell at place in [0, 1]; the same on light and dark paper."""
     fill = _blend(HEAT_RAMP, place)
-    return fill, "#0b0f1a" if luminance(fill) > 0.22 else "#fdfdfb"
+    return fill, max("#000000", "#ffffff", key=lambda text: contrast(fill, text))
 
 
 def luminance(colour: str) -> float:

@@ -12,7 +12,7 @@ from deeplimits.report import theme
 from deeplimits.report.figures.axes import short, size
 from deeplimits.report.words import family_name
 
-RANGE = (0.03, 10.0)
+RANGE = (0.06, 8.0)
 
 
 @dataclass(frozen=True)
