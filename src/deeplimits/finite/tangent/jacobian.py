@@ -36,7 +36,7 @@ def jacobian(module: nn.Module, parameters: dict[str, Tensor], X: Tensor) -> Ten
         return functional_call(module, own, (x[None],)).reshape(-1)
 
     try:
-        with warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings():  # outside jacrev: the parameters left out are constants
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             found = vmap(jacrev(single), in_dims=(None, 0))(held, X)
         return torch.cat([found[name].flatten(2) for name in held], dim=2)
@@ -46,7 +46,7 @@ def jacobian(module: nn.Module, parameters: dict[str, Tensor], X: Tensor) -> Ten
 
 def _one(module: nn.Module, parameters: list[Tensor], x: Tensor) -> Tensor:
     with torch.enable_grad():
-        outputs = outputs_of(module, x[None])[0]
+        outputs = outputs_of(module, x[None])[0].unbind()
     rows = []
     for index, output in enumerate(outputs):
         more = index + 1 < len(outputs)

@@ -134,7 +134,19 @@ def _gradients(layer: nn.Module, trace: Trace) -> Tensor:
         pull = vjp(lambda parameters: functional_call(layer, parameters, (y[None],)), own)[1]
         return torch.cat([vmap(pull)(g[:, None])[0][name].flatten(1) for name in own], dim=1)
 
-    return vmap(single)(trace.input, trace.gradient)
+    try:
+        with torch.no_grad():
+            return vmap(single)(trace.input, trace.gradient)
+    except RuntimeError:  # the layer does what torch.func cannot batch
+        return torch.stack([_pulled(layer, y, g) for y, g in zip(trace.input, trace.gradient, strict=True)])
+
+
+def _pulled(layer: nn.Module, y: Tensor, gradients: Tensor) -> Tensor:
+    own = list(trained(layer).values())
+    with torch.enable_grad():
+        output = layer.forward(y[None])
+    rows = [torch.autograd.grad(output, own, g[None], retain_graph=True) for g in gradients]
+    return torch.stack([torch.cat([part.flatten() for part in row]) for row in rows])
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

@@ -52,12 +52,12 @@ def traces(module: nn.Module, layers: list[nn.Module], X: Tensor) -> dict[nn.Mod
     """Return the trace of every layer on X; a layer that no output depends on has gradient zero."""
     with torch.enable_grad(), watched(layers) as calls:
         outputs = outputs_of(module, X)
+        totals = outputs.sum(0).unbind()
     held = [calls[layer][0] for layer in layers]
     after = [output for _, output in held]
     gradients = [output.new_empty(len(X), outputs.shape[1], *output.shape[1:]) for output in after]
-    for index in range(outputs.shape[1]):
-        total = outputs[:, index].sum()
-        more = index + 1 < outputs.shape[1]
+    for index, total in enumerate(totals):
+        more = index + 1 < len(totals)
         found = torch.autograd.grad(total, after, retain_graph=more, allow_unused=True, materialize_grads=True)
         for gradient, value in zip(gradients, found, strict=True):
             gradient[:, index] = value
