@@ -1,6 +1,6 @@
 """One step of a tape on one row of a tile: compiled loops over a few hundred entries that stay in the first-level cache.
 
-Shapes: `state` (registers + 2, 2, B) holds k and theta of the block, and scratch; `a` (columns, N1) and `b` (columns, N2) hold what each
+Shapes: `state` (registers, 2, B) holds k and theta of the block, `spare` (SPARE, B) is scratch; `a` (columns, N1) and `b` (columns, N2) hold what each
 input contributes to a step, from column `at` on; `i` is the row's input, `j` the block's first column, `size` its width.
 `v` (6,) holds the step's numbers. Formulas of an angle run after `turn`, in separate short loops: one long loop has
 too long a chain of dependent operations to keep the processor busy.
@@ -13,6 +13,7 @@ from numba import njit
 from deeplimits.limits.kernel.tile.scalar import angle, exponential, inverse_root, wide_vectors
 
 FAST = {"fastmath": True, "error_model": "numpy", "nogil": True, "cache": True, "_nrt": False}
+SPARE = 10
 
 
 @njit(**FAST)
@@ -60,11 +61,11 @@ def normalise(state, r, size, a, b, at, i, j):
 
 
 @njit(**FAST)
-def turn(state, r, size, a, b, at, i, j):
-    """Put the cosine k a_i b_j, 1/sine and the angle where `spare` finds them."""
+def turn(state, spare, r, size, a, b, at, i, j):
+    """spare <- cosine k a_i b_j, 1/sine, angle."""
     wide_vectors()
     k, u, row, one = state[r, 0], b[at, j : j + size], a[at, i], state.dtype.type(1)
-    c, inverse, t = spare(state)
+    c, inverse, t = spare[0], spare[1], spare[2]
     for n in range(size):
         c[n] = min(max(k[n] * (row * u[n]), -one), one)
     for n in range(size):
@@ -74,17 +75,11 @@ def turn(state, r, size, a, b, at, i, j):
 
 
 @njit(**FAST)
-def spare(state):
-    """Return the three scratch rows of a state."""
-    last = state.shape[0] - 1
-    return state[last, 0], state[last, 1], state[last - 1, 0]
-
-
-@njit(**FAST)
-def rectified_0(state, r, size, v):
+def rectified_0(state, spare, r, size, v):
     """v2 + v1 t, derivative zero."""
     wide_vectors()
-    k, theta, (_, _, t) = state[r, 0], state[r, 1], spare(state)
+    k, theta = state[r, 0], state[r, 1]
+    t = spare[2]
     turned, start, zero = v[1], v[2], state.dtype.type(0)
     for n in range(size):
         k[n] = start + turned * t[n]
@@ -92,10 +87,11 @@ def rectified_0(state, r, size, v):
 
 
 @njit(**FAST)
-def rectified_1(state, r, size, v, a, b, at, i, j):
+def rectified_1(state, spare, r, size, v, a, b, at, i, j):
     """s s' (v0 sin t + (v2 + v1 t) cos t), theta times v2 + v1 t; columns: 1/s, s = sqrt(q)."""
     wide_vectors()
-    k, theta, w, (c, inverse, t) = state[r, 0], state[r, 1], b[at + 1, j : j + size], spare(state)
+    k, theta, w = state[r, 0], state[r, 1], b[at + 1, j : j + size]
+    c, inverse, t = spare[0], spare[1], spare[2]
     one, sines, turned, start, root = state.dtype.type(1), v[0], v[1], v[2], a[at + 1, i]
     for n in range(size):
         slope = start + turned * t[n]
@@ -104,10 +100,11 @@ def rectified_1(state, r, size, v, a, b, at, i, j):
 
 
 @njit(**FAST)
-def rectified_2(state, r, size, v, a, b, at, i, j):
+def rectified_2(state, spare, r, size, v, a, b, at, i, j):
     """As p = 1 with sin t -> 3 sin t cos t, cos t -> 1 + 2 cos(t)**2; columns: 1/sqrt(q), q, 2 sqrt(q)."""
     wide_vectors()
-    k, theta, (c, inverse, t) = state[r, 0], state[r, 1], spare(state)
+    k, theta = state[r, 0], state[r, 1]
+    c, inverse, t = spare[0], spare[1], spare[2]
     w, x, scale, first = b[at + 1, j : j + size], b[at + 2, j : j + size], a[at + 1, i], a[at + 2, i]
     one, two = state.dtype.type(1), state.dtype.type(2)
     sines, turned, start, sines_1 = v[0] + v[0] + v[0], v[1], v[2], v[3]
@@ -119,10 +116,11 @@ def rectified_2(state, r, size, v, a, b, at, i, j):
 
 
 @njit(**FAST)
-def rectified_3(state, r, size, v, a, b, at, i, j):
+def rectified_3(state, spare, r, size, v, a, b, at, i, j):
     """sin t -> 15 sin t - 11 sin(t)**3, cos t -> 9 cos t + 6 cos(t)**3; columns: 1/sqrt(q), q**1.5, 3 q."""
     wide_vectors()
-    k, theta, (c, inverse, t) = state[r, 0], state[r, 1], spare(state)
+    k, theta = state[r, 0], state[r, 1]
+    c, inverse, t = spare[0], spare[1], spare[2]
     w, x, scale, first = b[at + 1, j : j + size], b[at + 2, j : j + size], a[at + 1, i], a[at + 2, i]
     one, two, nine, six = state.dtype.type(1), state.dtype.type(2), state.dtype.type(9), state.dtype.type(6)
     sines, cubes, turned, start = state.dtype.type(15) * v[0], state.dtype.type(11) * v[0], v[1], v[2]
@@ -135,10 +133,11 @@ def rectified_3(state, r, size, v, a, b, at, i, j):
 
 
 @njit(**FAST)
-def erf(state, r, size, v, a, b, at, i, j):
+def erf(state, spare, r, size, v, a, b, at, i, j):
     """v0 asin(k u u') + v1, theta times v0 u u' / sqrt(1 - (k u u')**2); column: u = f sqrt(2/(1 + 2 f**2 q))."""
     wide_vectors()
-    k, theta, u, (_, inverse, t) = state[r, 0], state[r, 1], b[at, j : j + size], spare(state)
+    k, theta, u = state[r, 0], state[r, 1], b[at, j : j + size]
+    inverse, t = spare[1], spare[2]
     amplitude, front, row = v[0], v[1] + v[0] * state.dtype.type(1.5707963267948966), v[0] * a[at, i]
     for n in range(size):
         k[n] = front - amplitude * t[n]
@@ -146,10 +145,11 @@ def erf(state, r, size, v, a, b, at, i, j):
 
 
 @njit(**FAST)
-def gelu(state, r, size, v, a, b, at, i, j):
+def gelu(state, spare, r, size, v, a, b, at, i, j):
     """k G + P (q q' - k**2 + k**2 (u**2 + u'**2)); columns: u = 1/sqrt(1 + q), q."""
     wide_vectors()
-    k, theta, (_, inverse, t) = state[r, 0], state[r, 1], spare(state)
+    k, theta = state[r, 0], state[r, 1]
+    inverse, t = spare[1], spare[2]
     u, w, row, q = b[at, j : j + size], b[at + 1, j : j + size], a[at, i], a[at + 1, i]
     factor, front = v[0], v[1] + v[0] * state.dtype.type(1.5707963267948966)
     for n in range(size):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import cos, pi, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
 from deeplimits.limits.kernel.tile import interpreter as op
 from deeplimits.limits.kernel.tile import memory
+from deeplimits.limits.kernel.tile.tables import LEVELS, Table, build
+
+if TYPE_CHECKING:
+    from deeplimits.limits.kernel.tile.series import Tables as Series
+
+SERIES_FAMILY = 6
 
 Diagonals = Mapping[int, np.ndarray]
 
@@ -21,14 +27,20 @@ def supports(tape: Tape) -> bool:
     return all(family.code != 0 or family.power <= 3 for family in families)
 
 
-def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: type) -> op.Program:
-    """Return the arrays of a tape.
+def has_series(tape: Tape) -> bool:
+    """Return whether a step is a Hermite series."""
+    return any(isinstance(step, Dual) and step.family.code == SERIES_FAMILY for step in tape.steps)
+
+
+def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: type) -> tuple[op.Program, Series | None]:
+    """Return the arrays of a tape, and its tables of coefficients where it has series steps.
 
     Args:
         tape: the steps.
         before1, before2: {step: q} of the rows and of the columns, for the steps of `Tape.needs`; None: the same.
         dtype: of the registers.
     """
+    series = _series(tape, [before for before in (before1, before2) if before is not None])
     ops: list[tuple[int, int, int, int]] = []
     numbers: list[list[float]] = []
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
@@ -41,12 +53,35 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
             at = len(sides[0])
             for side, before in zip(sides, (before1, before2), strict=True):
                 if before is not None:
-                    side.extend(_columns(step, before[index]))
-        ops.append((code, register, at, 0))
+                    side.extend(_columns(step, before[index], series))
+        table = list(series).index(step.family) if code == op.SERIES else 0  # type: ignore[union-attr]
+        ops.append((code, register, at, table))
         numbers.append((values + [0.0] * 6)[:6])
     rows, columns = (memory.rows(side, len(side[0]) if side else 0, dtype) for side in sides)
     program = np.array(ops, dtype=np.int64).reshape(-1, 4), np.array(numbers, dtype=dtype).reshape(-1, 6)
-    return op.Program(*program, rows, rows if before2 is None else columns)
+    return op.Program(*program, rows, rows if before2 is None else columns), _pack(series, program[0])
+
+
+def _series(tape: Tape, sides: list[Diagonals]) -> dict[Any, Table]:
+    variances: dict[Any, list[np.ndarray]] = {}
+    for index, step in enumerate(tape.steps):
+        if isinstance(step, Dual) and step.family.code == SERIES_FAMILY:
+            variances.setdefault(step.family, []).extend(step.family.nonzero(before[index]) for before in sides)
+    return {family: build(family, arrays) for family, arrays in variances.items()}
+
+
+def _pack(tables: dict[Any, Table], ops: np.ndarray) -> Series | None:
+    if not tables:
+        return None
+    from deeplimits.limits.kernel.tile.series import Tables
+
+    sizes = [table.values.size for table in tables.values()]
+    starts = np.cumsum([0, *sizes[:-1]])
+    layout = [(s, t.even, t.odd, t.stencil, len(t.values)) for s, t in zip(starts, tables.values(), strict=True)]
+    cuts = np.unique([0, *np.flatnonzero(ops[:, 0] == op.SERIES), len(ops)])
+    values = np.concatenate([table.values.ravel() for table in tables.values()])
+    orders = np.stack([table.orders for table in tables.values()])
+    return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts)
 
 
 def _step(step: Any) -> tuple[int, int, int, list[float]] | None:
@@ -98,7 +133,7 @@ def _arc_cosine(family: Any) -> list[float]:
     return value + slope
 
 
-def _columns(step: Dual | Normalise, q: np.ndarray) -> list[np.ndarray]:
+def _columns(step: Dual | Normalise, q: np.ndarray, series: Mapping[Any, Table]) -> list[np.ndarray]:
     if isinstance(step, Normalise):
         return [_inverse(np.sqrt(q + step.epsilon))]
     family = step.family
@@ -117,6 +152,9 @@ def _columns(step: Dual | Normalise, q: np.ndarray) -> list[np.ndarray]:
             return [1 / np.sqrt(1 + 2 * family.rate * q)]
         case 5:
             return [1 / np.sqrt(1 + q), q]
+        case 6:
+            q = family.nonzero(q)
+            return [1 / np.sqrt(q), series[family].position(q)]
     return []
 
 

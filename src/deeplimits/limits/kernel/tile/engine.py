@@ -6,16 +6,20 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import interpreter, memory
-from deeplimits.limits.kernel.tile.encode import Diagonals, encode
+from deeplimits.limits.kernel.tile import blocks, interpreter, memory
+from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 
-CHUNK, WIDE_ROWS, WIDE_COLUMNS = 20_000, 256, 1024
+if TYPE_CHECKING:
+    from deeplimits.limits.kernel.tile.series import Tables
+
+CHUNK, WIDE_ROWS, WIDE_COLUMNS, SERIES_ROWS = 20_000, 256, 1024, 128
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,8 @@ class Request:
 
     @property
     def real(self) -> type:
-        """The dtype of the registers."""
-        return np.float64 if self.wide else self.x1.dtype.type
+        """The dtype of the registers (series are summed in float64)."""
+        return np.float64 if self.wide or has_series(self.tape) else self.x1.dtype.type
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,8 +69,7 @@ def evaluate(request: Request) -> dict[str, np.ndarray]:
     """
     dtype, names = request.x1.dtype, [name for name in ("nngp", "ntk") if getattr(request, name)]
     results = {name: np.empty(request.shape, dtype=dtype) for name in names}
-    program = encode(request.tape, request.before1, request.before2, request.real)
-    run = _Run(request, results, program, interpreter.strip, request.tape.registers)
+    run = _Run(request, results, *encode(request.tape, request.before1, request.before2, request.real))
     if request.real == dtype.type:
         home = results[names[0]]
         gram(request.x1, request.x2, home)
@@ -109,17 +112,20 @@ def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
 class _Run:
     """One evaluation: the compiled body, where it writes, and what each thread does."""
 
-    def __init__(self, request: Request, results: dict[str, np.ndarray], program: Any, body: Any, registers: int):
-        self.request, self.results, self.program, self.body, self.registers = request, results, program, body, registers
+    def __init__(
+        self, request: Request, results: dict[str, np.ndarray], program: interpreter.Program, tables: Tables | None
+    ):
+        self.request, self.results, self.program, self.tables = request, results, program, tables
         self.norms1 = _inverse_norms(request.x1, request.real)
         self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, request.real)
         self.threads = request.threads or os.cpu_count() or 1
+        self.rows = interpreter.ROWS if tables is None else SERIES_ROWS
 
     def sweep(self, gram: np.ndarray, start: int, end: int) -> None:
         """Compute rows start to end from their Gram matrix, whose first row is row `start`."""
-        starts = iter(range(start, end, interpreter.ROWS)[::-1])
+        starts = iter(range(start, end, self.rows)[::-1])
         output = self._output(gram, start)
-        threads = min(self.threads, -(-(end - start) // interpreter.ROWS))
+        threads = min(self.threads, -(-(end - start) // self.rows))
         if threads == 1:
             self._worker(output, starts, end)
             return
@@ -137,18 +143,28 @@ class _Run:
         return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, self.norms1, self.norms2, limit)
 
     def _work(self) -> interpreter.Work:
-        tile, edge = interpreter.ROWS * interpreter.COLUMNS, interpreter.EDGE
-        state = memory.aligned((self.registers + 2, 2, interpreter.COLUMNS), self.request.real)
+        edge, real, block = interpreter.EDGE, self.request.real, interpreter.COLUMNS
+        rows = 1 if self.tables is None else self.rows + 1
+        state = memory.aligned((rows, self.request.tape.registers, 2, block), real)
         turned = np.empty((edge, edge), dtype=self.request.x1.dtype)
-        return interpreter.Work(state, turned, np.empty((2 * tile, 2), dtype=np.int32))
+        pairs = np.empty((2 * self.rows * block, 2), dtype=np.int32)
+        return interpreter.Work(state, memory.aligned((blocks.SPARE, block), real), turned, pairs)
+
+    def _body(self, output: interpreter.Output) -> tuple[interpreter.Work, Callable[..., tuple[int, int]]]:
+        work = self._work()
+        if self.tables is None:
+            return work, partial(interpreter.strip, self.program, output, work)
+        from deeplimits.limits.kernel.tile import series
+
+        return work, partial(series.strip, self.program, self.tables, output, work, series.scratch(self.tables, self.rows))
 
     def _worker(self, output: interpreter.Output, starts: Iterator[int], end: int) -> None:
-        work, waiting = self._work(), []
+        (work, strip), waiting = self._body(output), []
         for i0 in starts:
-            i1 = min(i0 + interpreter.ROWS, end)
+            i1 = min(i0 + self.rows, end)
             j, stop = 0, i1 if self.request.x2 is None else self.request.shape[1]
             while j < stop:
-                j, found = self.body(self.program, output, work, i0, i1, j)
+                j, found = strip(i0, i1, j)
                 if found:
                     waiting.append(work.pairs[:found].copy())
                 if sum(map(len, waiting)) >= CHUNK:

@@ -50,29 +50,30 @@ class Program(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch of one thread: registers, a transposition buffer, and the pairs reported so far."""
+    """Scratch of one thread: registers (rows, registers, 2, B), block scratch (SPARE, B), a transposition buffer, and the pairs reported so far."""
 
     state: np.ndarray
+    spare: np.ndarray
     turned: np.ndarray
     pairs: np.ndarray
 
 
 @njit(**FAST)
-def _dual(code, state, r, size, v, a, b, at, i, j):
+def _dual(code, state, spare, r, size, v, a, b, at, i, j):
     if code <= GELU:
-        blocks.turn(state, r, size, a, b, at, i, j)
+        blocks.turn(state, spare, r, size, a, b, at, i, j)
         if code == RECTIFIED + 1:
-            blocks.rectified_1(state, r, size, v, a, b, at, i, j)
+            blocks.rectified_1(state, spare, r, size, v, a, b, at, i, j)
         elif code == ERF:
-            blocks.erf(state, r, size, v, a, b, at, i, j)
+            blocks.erf(state, spare, r, size, v, a, b, at, i, j)
         elif code == GELU:
-            blocks.gelu(state, r, size, v, a, b, at, i, j)
+            blocks.gelu(state, spare, r, size, v, a, b, at, i, j)
         elif code == RECTIFIED:
-            blocks.rectified_0(state, r, size, v)
+            blocks.rectified_0(state, spare, r, size, v)
         elif code == RECTIFIED + 2:
-            blocks.rectified_2(state, r, size, v, a, b, at, i, j)
+            blocks.rectified_2(state, spare, r, size, v, a, b, at, i, j)
         elif code == RECTIFIED + 3:
-            blocks.rectified_3(state, r, size, v, a, b, at, i, j)
+            blocks.rectified_3(state, spare, r, size, v, a, b, at, i, j)
     elif code == SINE:
         blocks.sine(state, r, size, v, a, b, at, i, j)
     elif code == GROWTH:
@@ -82,7 +83,7 @@ def _dual(code, state, r, size, v, a, b, at, i, j):
 
 
 @njit(**FAST)
-def _run(state, program, first, last, i, j, size):
+def run(state, spare, program, first, last, i, j, size):
     for n in range(first, last):
         code, r, at = program.ops[n, 0], program.ops[n, 1], program.ops[n, 2]
         v = program.numbers[n]
@@ -95,12 +96,21 @@ def _run(state, program, first, last, i, j, size):
         elif code == NORMALISE:
             blocks.normalise(state, r, size, program.columns1, program.columns2, at, i, j)
         else:
-            _dual(code, state, r, size, v, program.columns1, program.columns2, at, i, j)
+            _dual(code, state, spare, r, size, v, program.columns1, program.columns2, at, i, j)
 
 
 @njit(**FAST)
-def load(state, output, i, j, size, pairs, found):
-    """Put the covariance of the inputs into register 0 and report nearly parallel pairs; return how many so far."""
+def whole(size):
+    """Round up to whole vectors."""
+    return (size + LANES - 1) // LANES * LANES
+
+
+@njit(**FAST)
+def load(state, output, i, j, size, width, pairs, found):
+    """Put the covariance of the inputs into register 0 and report nearly parallel pairs; return how many so far.
+
+    What is computed elsewhere (those pairs, the diagonal) starts from 0, as do the entries from `size` to `width`.
+    """
     wide_vectors()
     row, norm, limit, near = i - output.start, output.inverse1[i], output.limit, 0
     for n in range(size):
@@ -108,12 +118,14 @@ def load(state, output, i, j, size, pairs, found):
         near += abs(value * (norm * output.inverse2[j + n])) > limit
         state[0, 0, n] = output.scale * value
         state[0, 1, n] = 0
-    for n in range(size, (size + LANES - 1) // LANES * LANES):
+    for n in range(size, width):
         state[0, 0, n] = 0
         state[0, 1, n] = 0
     if near > 0:
         for n in range(size):
             close = abs(output.gram[row, j + n] * (norm * output.inverse2[j + n])) > limit
+            if close:
+                state[0, 0, n] = 0
             if close and not (output.symmetric and i == j + n):
                 pairs[found, 0], pairs[found, 1] = i, j + n
                 found += 1
@@ -149,6 +161,15 @@ def mirror(out, i0, i1, j0, j1, turned):
 
 
 @njit(**FAST)
+def reflect(output, i0, i1, j0, j1, turned):
+    """Write the mirror images of a finished tile of a symmetric result."""
+    if output.symmetric and output.want_nngp:
+        mirror(output.nngp, i0, i1, j0, j1, turned)
+    if output.symmetric and output.want_ntk:
+        mirror(output.ntk, i0, i1, j0, j1, turned)
+
+
+@njit(**FAST)
 def strip(program, output, work, i0, i1, j0):
     """Compute rows i0 to i1 from column j0 on.
 
@@ -161,12 +182,9 @@ def strip(program, output, work, i0, i1, j0):
         j1 = min(j0 + COLUMNS, end)
         for i in range(i0, i1):
             size = min(j1, i + 1) - j0 if output.symmetric else j1 - j0
-            found = load(work.state, output, i, j0, size, work.pairs, found)
-            _run(work.state, program, 0, program.ops.shape[0], i, j0, (size + LANES - 1) // LANES * LANES)
-            store(work.state, output, i, j0, size)
-        if output.symmetric and output.want_nngp:
-            mirror(output.nngp, i0, i1, j0, j1, work.turned)
-        if output.symmetric and output.want_ntk:
-            mirror(output.ntk, i0, i1, j0, j1, work.turned)
+            found = load(work.state[0], output, i, j0, size, whole(size), work.pairs, found)
+            run(work.state[0], work.spare, program, 0, program.ops.shape[0], i, j0, whole(size))
+            store(work.state[0], output, i, j0, size)
+        reflect(output, i0, i1, j0, j1, work.turned)
         j0 = j1
     return j0, found

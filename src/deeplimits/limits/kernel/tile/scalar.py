@@ -43,10 +43,10 @@ _LOWEST, _HIGHEST, _EXPONENT = np.float32(-87), np.float32(88), np.float32(2.0**
 
 
 @intrinsic
-def wide_vectors(context):  # noqa: ARG001
+def wide_vectors(context):
     """Let the compiler use the machine's widest vectors in this function (it stays at 256 bits otherwise)."""
 
-    def generate(target, builder, signature, arguments):  # noqa: ARG001
+    def generate(target, builder, signature, arguments):
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return target.get_dummy_value()
 
@@ -54,12 +54,12 @@ def wide_vectors(context):  # noqa: ARG001
 
 
 @intrinsic
-def _reinterpret(context, value):  # noqa: ARG001
+def _reinterpret(context, value):
     """The same bits as a float of the same size (of an integer) or as an integer (of a float)."""
     wide, narrow = {types.float64: types.int64, types.int64: types.float64}, {types.float32: types.int32}
     result = (wide | narrow | {types.int32: types.float32})[value]
 
-    def generate(target, builder, signature, arguments):  # noqa: ARG001
+    def generate(target, builder, signature, arguments):
         return builder.bitcast(arguments[0], target.get_value_type(result))
 
     return result(value), generate
@@ -142,7 +142,7 @@ def _inverse_root(x):
 
 
 @overload(angle)
-def _angle(c, s):  # noqa: ARG001
+def _angle(c, s):
     return _angle_32 if c == types.float32 else _angle_64
 
 
