@@ -27,7 +27,9 @@ COMMANDS = {
 
 def app() -> App:
     """Return the program, its commands imported only when they are asked for."""
-    program = App(name="deeplimits", help=HELP, version=__version__, help_format="plaintext")
+    program = App(
+        name="deeplimits", help=HELP, version=__version__, help_format="plaintext", suppress_keyboard_interrupt=False
+    )
     for name, words in COMMANDS.items():
         program.command(f"deeplimits.cli.{name}:{name}", name=name, help=words)
     return program

@@ -28,7 +28,7 @@ def compare(
     store: Path | None = None,
     html: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
-) -> None:
+) -> int:
     """Compare sampled networks with theory on a grid of widths and depths, and tell whether the two limits commute.
 
     Every place finished is stored at once; after an interruption the same command goes on where it stopped.
@@ -84,15 +84,16 @@ def compare(
             records.append(dl.compare(net, table.rows, *grid, **options, progress=not json))
     except KeyboardInterrupt:
         console.say(f"\ninterrupted; finished places are kept in {places}: the same command goes on from there")
-        raise
+        return 130
     written = _write(records, out, table.description, html)
     if json:
         paths = {name: str(path) for name, path in written.items()}
         console.document({"data": table.description, "comparisons": [_plain(record) for record in records], **paths})
-        return
+        return 0
     for record in records:
         console.comparison(record)
     print("\n".join(f"{name}: {path}" for name, path in written.items()))
+    return 0
 
 
 def _write(records: list[Any], out: Path, data: str, html: bool) -> dict[str, Path]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Panel = tuple[Callable[..., None], tuple[Any, ...]]
-SIZE = (4.5, 3.7)
+SIZE = (4.25, 3.55)
 
 
 @singledispatch
