@@ -25,7 +25,7 @@ class DeepLimitsError(Exception):
 
 
 class DescriptionError(DeepLimitsError, ValueError):
-    """A network description that cannot be: an unknown name, a scale that is not a scale, a negative standard deviation."""
+    """A network description that cannot be: an unknown name, a scale that is not one, a negative standard deviation."""
 
 
 class InputError(DeepLimitsError, ValueError):

@@ -148,8 +148,12 @@ def written_out(layer: Layer) -> Layer:
     while (simpler := layer.parts()) is not None:
         layer = simpler
     if isinstance(layer, Serial):
-        return Serial(layers=_flat(written_out(part) if part.parts() is not None or isinstance(part, Serial) else part
-                                   for part in layer.layers))
+        return Serial(
+            layers=_flat(
+                written_out(part) if part.parts() is not None or isinstance(part, Serial) else part
+                for part in layer.layers
+            )
+        )
     return Serial(layer)
 
 

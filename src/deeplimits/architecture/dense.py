@@ -111,4 +111,6 @@ class Dense(Layer):
         number("Dense", "bias_std", self.bias_std)
         if not isinstance(self.weights, WeightLaw):
             known = "Gaussian(), Orthogonal(), LowRank(...), Sparse(...) or BlockDiagonal(...)"
-            raise DescriptionError("Dense", f"weights={self.weights!r} is not a law of weights", f"use {known} of dl.layer")
+            raise DescriptionError(
+                "Dense", f"weights={self.weights!r} is not a law of weights", f"use {known} of dl.layer"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import DeepLimitsError, NoRule
@@ -43,7 +43,7 @@ class Question:
         100
     """
 
-    every: dict[str, Question] = {}
+    every: ClassVar[dict[str, Question]] = {}
 
     def __init__(self, name: str, otherwise: str):
         self.name, self.otherwise = name, otherwise

@@ -18,11 +18,13 @@ def whole(where: str, name: str, value: Any, *, minimum: int = 1, infinite: bool
     """
     if infinite and isinstance(value, Real) and value == inf:
         return inf
-    good = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
-    if isinstance(value, bool) or not good or int(value) < minimum:
+    number: Any = value
+    good = isinstance(value, Integral) or (isinstance(value, Real) and float(number).is_integer())
+    if isinstance(value, bool) or not good or int(number) < minimum:
         also = " or infinity" if infinite else ""
-        raise InputError(where, f"{name}={value!r} is not a whole number >= {minimum}{also}", f"give {name} as such a number")
-    return int(value)
+        why = f"{name}={value!r} is not a whole number >= {minimum}{also}"
+        raise InputError(where, why, f"give {name} as such a number")
+    return int(number)
 
 
 def resolve(where: str, name: str, size: Any, width: int) -> int:
@@ -51,7 +53,9 @@ def check_size(where: str, name: str, size: Any) -> Any:
             raise DescriptionError(where, f"{name}={size!r} is not a share in (0, 1]", f"use e.g. {name}=0.25 * WIDTH")
         return size
     if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-        raise DescriptionError(where, f"{name}={size!r} is not a size", f"use a share such as 0.25 * WIDTH or an int >= 1")
+        raise DescriptionError(
+            where, f"{name}={size!r} is not a size", "use a share such as 0.25 * WIDTH or an int >= 1"
+        )
     return size
 
 

@@ -144,7 +144,7 @@ class ResNet(Network):
         return iter(())
 
 
-def StableResNet(activation: Any = "relu", sequence: str = "uniform", **options: Any) -> ResNet:  # noqa: N802
+def StableResNet(activation: Any = "relu", sequence: str = "uniform", **options: Any) -> ResNet:
     """Return a ResNet whose branch scales have a bounded sum of squares.
 
     Args:
@@ -180,7 +180,9 @@ def network(name: str, **options: Any) -> Network:
     maker = NETWORKS.get(name.lower().replace("_", "-"))
     if maker is None:
         raise DescriptionError("network", f"no network named {name!r}", nearest(name, NETWORKS))
-    known = {f.name for f in fields(Mlp if maker is Mlp else ResNet)} | ({"sequence"} if maker is StableResNet else set())
+    known = {f.name for f in fields(Mlp if maker is Mlp else ResNet)} | (
+        {"sequence"} if maker is StableResNet else set()
+    )
     for option in options:
         if option not in known:
             raise DescriptionError(f"network({name!r})", f"no option {option!r}", nearest(option, known))

@@ -96,7 +96,8 @@ def _one(where: str, name: str, value: Any) -> Any:
     value = _floating(where, name, value)
     finite = np.isfinite(value) if isinstance(value, np.ndarray) else value.isfinite()
     if not bool(finite.all()):
-        row, column = (int(i) for i in np.argwhere(~np.asarray(finite.cpu() if is_tensor(finite) else finite))[0])
+        bad = ~(finite if isinstance(finite, np.ndarray) else finite.cpu().numpy())
+        row, column = (int(i) for i in np.argwhere(bad)[0])
         why = f"{name} has {float(value[row, column])} at row {row}, column {column}"
         raise InputError(where, why, "drop or impute that entry")
     return value
@@ -114,7 +115,9 @@ def _floating(where: str, name: str, value: Any) -> Any:
         return value
     if value.dtype.kind not in "fiub":
         bad = _first_text(value)
-        raise InputError(where, f"{name} has dtype {value.dtype}{bad}", "give numbers only: encode or drop text columns")
+        raise InputError(
+            where, f"{name} has dtype {value.dtype}{bad}", "give numbers only: encode or drop text columns"
+        )
     return value.astype(np.float32 if value.dtype == np.float16 else np.float64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Orbit:
 def write(block: Layer, state: Lowering) -> None:
     """Write the limit of the iterated block, and note its phase.
 
-    Source: poole-2016; schoenholz-2017 (phases); jacot-2018-ntk; theory of the critical ReLU network: 1 - c ~ 9 pi^2 / (2 L^2).
+    Source: poole-2016; schoenholz-2017 (phases); jacot-2018-ntk.
     """
     orbit = iterate(block, state)
     note = _note(orbit)
@@ -68,7 +68,7 @@ def iterate(block: Layer, state: Lowering) -> Orbit:
     tape = step.tape()
     distinct = pairs.gap > 1e-12 * np.sqrt(pairs.q1 * pairs.q2)
     settled, layers = False, 0
-    for layers in range(1, MOST_LAYERS + 1):  # noqa: B007
+    for layers in range(1, MOST_LAYERS + 1):
         previous, pairs = pairs, near.run(tape, pairs)
         if not np.isfinite(pairs.theta).all() or pairs.q1.max() > 1e150 or pairs.q1.min() < 1e-150:
             break
@@ -97,23 +97,29 @@ def _note(orbit: Orbit) -> Note:
     if abs(orbit.q_rate) > 1e-6 and (q > 1e100 or q < 1e-100 or not orbit.settled):
         direction = "explodes" if orbit.q_rate > 0 else "collapses to zero"
         kind = "explodes" if orbit.q_rate > 0 else "collapses"
-        text = f"no limit at infinite depth: the kernel {direction} like exp({orbit.q_rate:.4g} L); choose weight_std and "
-        return Note(kind, False, False, text + "bias_std on the edge of chaos, or use residual branches scaled by DEPTH**-0.5")
+        text = (
+            f"no limit at infinite depth: the kernel {direction} like exp({orbit.q_rate:.4g} L); choose weight_std and "
+        )
+        return Note(
+            kind, False, False, text + "bias_std on the edge of chaos, or use residual branches scaled by DEPTH**-0.5"
+        )
     if abs(chi - 1) <= CRITICAL:
         same, other = orbit.ntk
         text = (
-            f"critical (chi = {chi:.6g}): all angles close algebraically, so NNGP tends to sqrt(q q') (q = {q:.6g}); the NTK "
-            f"grows like L: NTK/L is finite, {same:.4g} on the diagonal and {other / same:.3f} of it off the diagonal "
-            f"(at L = {orbit.layers}); there is no NTK at infinite depth, divide by L and ask at a finite depth"
+            f"critical (chi = {chi:.6g}): all angles close algebraically, so NNGP tends to sqrt(q q') (q = {q:.6g}); "
+            f"the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and {other / same:.3f} of it off the "
+            f"diagonal (at L = {orbit.layers}); there is no NTK at infinite depth, divide by L and ask at a finite depth"
         )
         return Note("critical", True, False, text)
     if chi < 1:
-        text = f"ordered phase (chi = {chi:.6g} < 1): every pair of inputs tends to the same value q* = {q:.6g}, at rate "
-        text += f"exp({log(chi):.4g} L); the NTK tends to the same value for all pairs"
+        text = (
+            f"ordered phase (chi = {chi:.6g} < 1): every pair of inputs tends to the same value q* = {q:.6g}, "
+            f"at rate exp({log(chi):.4g} L); the NTK tends to the same value for all pairs"
+        )
         return Note("ordered", True, True, text)
     text = (
         f"chaotic phase (chi = {chi:.6g} > 1): NNGP tends to q* = {q:.6g} with correlation c* = {orbit.correlation:.6g} "
         f"between distinct inputs; the NTK has no limit: its diagonal explodes like exp({log(chi):.4g} L), "
-        f"a factor {exp(log(chi)):.4g} a layer"
+        f"a factor {chi:.4g} a layer"
     )
     return Note("chaotic", True, False, text)

@@ -57,9 +57,10 @@ def profile(scale: Any) -> Profile:
         return _decreasing(scale)
     if callable(scale) and not hasattr(scale, "__float__"):
         return _sequence(scale)
-    if float(scale) == 0:
+    value = float(scale)  # type: ignore[arg-type]
+    if value == 0:
         return Profile("trivial", 0.0, "the branches are scaled by 0")
-    why = f"every branch is scaled by {float(scale):g}, so sum alpha^2 = {float(scale) ** 2:g} L diverges"
+    why = f"every branch is scaled by {value:g}, so sum alpha^2 = {value**2:g} L diverges"
     return Profile("explodes", float("inf"), why, growth=1.0)
 
 
@@ -126,5 +127,7 @@ def _fixed_sequence(name: str, squares: np.ndarray, sums: np.ndarray) -> Profile
     fourth = np.array([(squares[:depth] ** 2).sum() for depth in _DEPTHS])
     tail = max(time - squares[:DISCRETE_LAYERS].sum(), 0.0)
     rest = max(accelerate(fourth) - (squares[:DISCRETE_LAYERS] ** 2).sum(), 0.0)
-    why = f"alpha_l = {name} does not depend on the depth and sum alpha_l^2 = {time:.6g}: an infinite discrete recursion"
+    why = (
+        f"alpha_l = {name} does not depend on the depth and sum alpha_l^2 = {time:.6g}: an infinite discrete recursion"
+    )
     return Profile("discrete", time, why, tuple(squares[:DISCRETE_LAYERS].tolist()), tail, min(rest, tail**2))

@@ -38,5 +38,9 @@ def explosion(block: Layer, state: Lowering, cause: Any) -> str:
         return head + f"the kernel leaves the range of float64 before depth {_DEPTHS[2]}" + mend
     if abs(per_layer - earlier) <= 0.25 * abs(earlier):
         variable = "L" if growth == 1 else f"L^{growth:g}"
-        return head + f"the kernel explodes like exp({per_layer:.4g} {variable}) (measured at L={_DEPTHS[1]} and {_DEPTHS[2]})" + mend
+        return (
+            head
+            + f"the kernel explodes like exp({per_layer:.4g} {variable}) (measured at L={_DEPTHS[1]} and {_DEPTHS[2]})"
+            + mend
+        )
     return head + f"the kernel grows like L^{power:.3g} (measured at L={_DEPTHS[1]} and {_DEPTHS[2]})" + mend

@@ -20,7 +20,9 @@ from deeplimits.numerics.gaussian.rectified import RectifiedPower
 from deeplimits.numerics.gaussian.series import PolynomialFamily, Series
 from deeplimits.numerics.gaussian.trigonometric import Bump, Exponential, Sine
 
-dual = Question("dual", otherwise="give the function as dl.act.Custom(function), whose kernel is computed by quadrature")
+dual = Question(
+    "dual", otherwise="give the function as dl.act.Custom(function), whose kernel is computed by quadrature"
+)
 
 
 def family(layer: act.Activation) -> Any:
@@ -203,7 +205,9 @@ def _through_torch(layer: act.Custom, function: Callable) -> Callable[[np.ndarra
             raise DescriptionError(where, why, "return one number for each entry")
         if not bool(torch.isfinite(value).all()):
             spot = float(given.flatten()[int((~torch.isfinite(value)).flatten().nonzero()[0])])
-            raise DescriptionError(where, f"the function is not finite at x={spot:g}", "make it finite on the real line")
+            raise DescriptionError(
+                where, f"the function is not finite at x={spot:g}", "make it finite on the real line"
+            )
         return value.numpy()
 
     return call

@@ -13,6 +13,7 @@ from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.size import whole
 from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, PrecisionError, nearest
 from deeplimits.limits.flow.describe import Description, summarise
+from deeplimits.limits.kernel import diagonal
 from deeplimits.limits.kernel.lowering import lower
 from deeplimits.limits.kernel.record import Kernel
 from deeplimits.limits.kernel.tape import Collapse, Dual, Tape
@@ -72,11 +73,12 @@ def kernel(
     check_memory("kernel", rows * columns * len(kinds) * inputs.dtype.itemsize, f"a {rows} x {columns} result")
     if hyper:
         net = net.replace(hyper)
-    state = lower(net, depth, inputs.features, parametrization, widths, _probe(inputs))
+    probe = _probe(inputs)
+    state = lower(net, depth, inputs.features, parametrization, widths, probe)
     description = summarise(depth, state.limits)
     _refuse(description, kinds)
     tape = state.tape()
-    _warn(tape)
+    _warn(tape, probe)
     result = _evaluate(tape, inputs, kinds)
     for kind, value in zip(kinds, result, strict=True):
         _finite(kind, value, inputs)
@@ -127,12 +129,20 @@ def _refuse(description: Description, kinds: tuple[str, ...]) -> None:
         raise NoLimit(f"kernel(depth=inf, get={bad[0]!r})", str(description), fix)
 
 
-def _warn(tape: Tape) -> None:
-    for family in {step.family for step in tape.steps if isinstance(step, Dual)}:
-        estimate = float(family.error(1.0))
+def _warn(tape: Tape, probe: np.ndarray) -> None:
+    largest: dict[Any, float] = {}
+    for index, q in diagonal.run(tape, probe).before.items():
+        step = tape.steps[index]
+        if isinstance(step, Dual):
+            largest[step.family] = max(largest.get(step.family, 0.0), float(q.max()))
+    for family, q in largest.items():
+        estimate = float(family.error(q))
         if estimate > ACCURACY:
-            text = f"kernel: the Hermite series of {family} is accurate to {estimate:.1e} of the diagonal only"
-            warnings.warn(text + "; a function with kinks or poles near the real line needs a closed form", AccuracyWarning, 3)
+            text = (
+                f"kernel: the Hermite series of {family} is good to {estimate:.1e} of the diagonal at variance {q:.3g}"
+            )
+            fix = "; functions with kinks, and large inputs, converge slowly: scale the inputs or use a closed form"
+            warnings.warn(text + fix, AccuracyWarning, stacklevel=3)
 
 
 def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:

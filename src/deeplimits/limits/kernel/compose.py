@@ -21,7 +21,7 @@ def serial(layer: Serial, state: Lowering) -> None:
 
 @kernel.rule(Residual, source="hayou-2020-stable-resnet, sec. 2", valid="the branch ends in a Dense layer of its own")
 def residual(layer: Residual, state: Lowering) -> None:
-    """K' = K + alpha^2 K_branch(K) and Theta' = Theta + alpha^2 Theta_branch: fresh weights make the terms independent."""
+    """K' = K + alpha^2 K_branch(K), Theta' = Theta + alpha^2 Theta_branch: fresh weights make terms independent."""
     depth = int(state.depth) if state.depth != inf else 1
     if state.depth == inf and isinstance(layer.scale, Power):
         why = "a branch scale that depends on DEPTH stands outside Repeat(..., DEPTH)"
@@ -31,7 +31,11 @@ def residual(layer: Residual, state: Lowering) -> None:
     state.add(Add(state.register, branch, factor))
 
 
-@kernel.rule(Parallel, source="definition", valid="at most one branch passes its input on; the others end in Dense layers of their own")
+@kernel.rule(
+    Parallel,
+    source="definition",
+    valid="at most one branch passes its input on; the others end in Dense layers of their own",
+)
 def parallel(layer: Parallel, state: Lowering) -> None:
     """K' = sum of K_branch(K), Theta' = sum of Theta_branch(K)."""
     carriers = 0

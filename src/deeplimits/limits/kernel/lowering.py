@@ -94,7 +94,9 @@ class Lowering:
         return self.widths[place]
 
 
-def lower(net: Layer, depth: float, inputs: int, parametrization: str = "ntk", widths: Any = None, probe: Any = None) -> Lowering:
+def lower(
+    net: Layer, depth: float, inputs: int, parametrization: str = "ntk", widths: Any = None, probe: Any = None
+) -> Lowering:
     """Return the tape of a network, with what is known of its output.
 
     Args:

@@ -36,7 +36,8 @@ def from_vectors(x1: np.ndarray, x2: np.ndarray) -> Pairs:
     The angle comes from the unit vectors u, v as |u - v| and |u + v|, never from their product.
 
     Args:
-        x1, x2: shape (P, d).
+        x1: shape (P, d).
+        x2: shape (P, d).
     """
     x1, x2 = np.asarray(x1, dtype=np.float64), np.asarray(x2, dtype=np.float64)
     n1, n2 = np.linalg.norm(x1, axis=1), np.linalg.norm(x2, axis=1)
@@ -95,9 +96,7 @@ def _add(t: Pairs, o: Pairs, factor: float) -> Pairs:
     st, so = np.sqrt(t.q1 * t.q2), np.sqrt(o.q1 * o.q2)
     total = np.sqrt(q1 * q2) + st + factor * so
     apart = factor * (np.sqrt(t.q1 * o.q2) - np.sqrt(o.q1 * t.q2)) ** 2 / np.where(total > 0, total, 1)
-    return Pairs(
-        t.gap + factor * o.gap + apart, t.span + factor * o.span + apart, t.theta + factor * o.theta, q1, q2
-    )
+    return Pairs(t.gap + factor * o.gap + apart, t.span + factor * o.span + apart, t.theta + factor * o.theta, q1, q2)
 
 
 def _dual(p: Pairs, family) -> Pairs:

@@ -14,10 +14,14 @@ def rms_norm(layer: RMSNorm, state: Lowering) -> None:
     state.add(Normalise(state.register, layer.epsilon))
 
 
-@kernel.rule(LayerNorm, source="yang-2019-tensor-programs (norms concentrate)", valid="Gaussian input, whose mean over features is zero")
+@kernel.rule(
+    LayerNorm,
+    source="yang-2019-tensor-programs (norms concentrate)",
+    valid="Gaussian input, whose mean over features is zero",
+)
 def layer_norm(layer: LayerNorm, state: Lowering) -> None:
     """As RMSNorm, since Gaussian features of zero mean have a vanishing mean over features."""
     if not state.gaussian:
-        why = "its input is not Gaussian, so its mean over features is not zero and the kernel alone does not determine it"
+        why = "its input is not Gaussian, so its mean over features is not zero and the kernel does not determine it"
         raise DescriptionError("LayerNorm", why, "put a Dense layer before it, or use RMSNorm")
     state.add(Normalise(state.register, layer.epsilon))

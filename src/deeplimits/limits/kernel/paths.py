@@ -90,7 +90,7 @@ def plain(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     for start in range(0, len(x1), rows):
         k, theta = torch_path.run(tape, x1[start : start + rows], x2)
         pieces.append(_correct(tape, k, theta, x1, x2, start, inputs.x2 is None))
-    k, theta = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True))
+    k, theta = (torch.cat(parts) for parts in zip(*pieces, strict=True))
     if inputs.x2 is None:
         k, theta = ((value + value.T) / 2 for value in (k, theta))
     result = []
@@ -110,7 +110,9 @@ def _correct(tape: Tape, k: Any, theta: Any, x1: Any, x2: Any, start: int, symme
         gram = part @ x2.T
         flagged = gram.abs() > (1 - NEAR) * n1[:, None] * n2[None, :]
         if symmetric:
-            flagged |= torch.arange(start, start + len(k), device=k.device)[:, None] == torch.arange(len(x2), device=k.device)
+            flagged |= torch.arange(start, start + len(k), device=k.device)[:, None] == torch.arange(
+                len(x2), device=k.device
+            )
         rows, columns = (index.cpu().numpy() for index in flagged.nonzero(as_tuple=True))
         a, b = part.detach().cpu().numpy(), x2.detach().cpu().numpy()
         values = [np.empty(len(rows)), np.empty(len(rows))]
