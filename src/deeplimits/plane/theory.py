@@ -10,13 +10,13 @@ import numpy as np
 
 from deeplimits.architecture.compose import body
 from deeplimits.architecture.layer import Layer
-from deeplimits.errors import DescriptionError, InputError, NoLimit, NoRule
+from deeplimits.errors import DescriptionError, InputError, NoLimit, NoRule, PrecisionError
 from deeplimits.limits.proportional.chi_square import log_norm_law
 from deeplimits.numerics.fit import Slope, slope
 from deeplimits.plane.record import DepthRate
 
 FAR = (8, 16, 32, 64, 128, 256, 512, 1024)
-ABSENT = (NoRule, NoLimit, DescriptionError)
+ABSENT = (NoRule, NoLimit, DescriptionError, PrecisionError)
 
 
 @dataclass
@@ -38,16 +38,17 @@ def predict(net: Layer, inputs: np.ndarray, depths: Iterable[int], get: tuple[st
     Returns:
         nngp: covariance of the features that enter the readout; ntk: of the network with its readout.
     """
-    theory = Theory(corner=_words(net))
+    theory = Theory()
     features = body(net)
     for name in get:
         asked = features if name == "nngp" else net
         found: dict[float, np.ndarray | None] = {}
         for depth in (*sorted(set(depths)), inf):
-            found[depth] = _kernel(asked, inputs, depth, name, theory.notes)
+            found[depth] = _kernel(asked, inputs, depth, name, theory)
             if found[depth] is None and depth < inf:
                 break
         theory.kernels[name] = found
+    theory.corner = theory.corner or _words(net)
     return theory
 
 
@@ -59,7 +60,7 @@ def depth_rate(net: Layer, inputs: np.ndarray, name: str, theory: Theory) -> Dep
     asked = body(net) if name == "nngp" else net
     gaps = []
     for depth in FAR:
-        kernel = _kernel(asked, inputs, depth, name, theory.notes)
+        kernel = _kernel(asked, inputs, depth, name, theory)
         if kernel is None:
             return DepthRate(name, [], [], None, "no kernel at finite depth")
         gaps.append(float(np.linalg.norm(kernel - limit) / np.linalg.norm(limit)))
@@ -94,18 +95,17 @@ def _reading(gaps: list[float], fitted: Slope | None) -> str:
     return f"falls as {interval}" if fitted.high < 0 else f"does not fall ({interval})"
 
 
-def _kernel(net: Layer, inputs: np.ndarray, depth: float, name: str, notes: list[str]) -> np.ndarray | None:
+def _kernel(net: Layer, inputs: np.ndarray, depth: float, name: str, theory: Theory) -> np.ndarray | None:
     from deeplimits.limits.kernel.ask import kernel
 
     try:
-        found = np.asarray(kernel(net, inputs, depth=depth, get=name), dtype=np.float64)
+        answer = kernel(net, inputs, depth=depth, get=(name,))
     except ABSENT as error:
-        notes.append(f"{name} at depth {depth:g}: {error}")
+        theory.notes.append(f"{name} at depth {depth:g}: {error}")
         return None
-    if not np.isfinite(found).all():
-        notes.append(f"{name} at depth {depth:g}: not finite")
-        return None
-    return found
+    if depth == inf:
+        theory.corner = answer.describe()
+    return np.asarray(getattr(answer, name), dtype=np.float64)
 
 
 def _words(net: Layer) -> str:
