@@ -52,3 +52,18 @@ def test_sources_resolve(path):
     ]
     assert unresolved == []
     assert named_keys(path) - KEYS == set()
+
+
+def test_every_registered_rule_has_a_source_that_resolves():
+    from deeplimits.architecture.question import Question
+    from deeplimits.cli.coverage import registered
+
+    registered()
+    rules = [
+        (question.name, kind.__name__, rule.source)
+        for question in Question.every.values()
+        for kind, rule in question.rules.items()
+    ]
+    assert len(rules) >= 60
+    unresolved = [rule for rule in rules if not (set(KEY.findall(rule[2])) & KEYS or rule[2].startswith(WITHOUT_PAPER))]
+    assert unresolved == []

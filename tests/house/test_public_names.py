@@ -1,0 +1,50 @@
+"""The front door: names are added on purpose, at most thirty, and each opens."""
+
+import subprocess
+import sys
+
+import pytest
+
+import deeplimits as dl
+
+NAMES = {
+    *("Mlp", "ResNet", "StableResNet", "DEPTH", "WIDTH"),
+    *("kernel", "Kernel", "describe"),
+    *("build", "sample", "empirical_ntk"),
+    *("compare", "Comparison", "plot", "html"),
+    *("DeepLimitsError", "act", "layer", "errors"),
+}
+
+
+def test_names_are_these():
+    assert set(dl.__all__) == NAMES
+    assert len(dl.__all__) <= 30
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_name_opens_and_is_documented(name):
+    found = getattr(dl, name)
+    assert name in dir(dl)
+    assert found.__doc__
+
+
+@pytest.mark.parametrize("room", [dl.act, dl.layer], ids=["act", "layer"])
+def test_rooms_list_what_they_hold(room):
+    assert [name for name in room.__all__ if not hasattr(room, name)] == []
+
+
+def test_an_unknown_name_is_told():
+    with pytest.raises(AttributeError, match="has no attribute 'kernal'"):
+        _ = dl.kernal
+
+
+def test_versions_agree():
+    from importlib.metadata import version
+
+    assert dl.__version__ == version("deeplimits")
+
+
+def test_the_front_door_is_light():
+    code = "import sys, deeplimits; print({'torch', 'numpy', 'numba', 'matplotlib', 'sklearn'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
