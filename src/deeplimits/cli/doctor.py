@@ -77,7 +77,7 @@ def _machine() -> dict[str, Any]:
     return {
         "devices": ", ".join(devices),
         "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
-        "cores": f"{os.cpu_count()}; torch uses {torch.get_num_threads()}, numba {numba.config.NUMBA_NUM_THREADS}",
+        "cores": f"{os.cpu_count()}; torch uses {torch.get_num_threads()}, numba {numba.get_num_threads()}",
         "compile cache": _cache(),
     }
 

@@ -68,7 +68,7 @@ def kernel(
     if out is not None and out.suffix != ".npz":
         raise InputError("--out", f"{str(out)!r} is not a .npz file", "name a file that ends in .npz")
     found = dl.kernel(net, table.rows, depth=depths[0], get=kernels)
-    matrices = {name: np.asarray(getattr(found, name)) for name in kernels}
+    matrices: dict[str, Any] = {name: np.asarray(getattr(found, name)) for name in kernels}
     words = str(dl.describe(net, depth=depths[0]))
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -122,7 +122,7 @@ def applied() -> Iterator[None]:
     import matplotlib
 
     ink, muted = LIGHT["ink"], LIGHT["muted"]
-    settings = {
+    settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "deeplimits",
         "font.family": "sans-serif",
