@@ -106,9 +106,9 @@ def _note(orbit: Orbit) -> Note:
     if abs(chi - 1) <= CRITICAL:
         same, other = orbit.ntk
         text = (
-            f"critical (chi = {chi:.6g}): all angles close algebraically, so NNGP tends to sqrt(q q') (q = {q:.6g}); "
+            f"critical (chi = {chi:.6g}): all angles close algebraically, NNGP tends to sqrt(q q') (q = {q:.6g}); "
             f"the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and {other / same:.3f} of it off the "
-            f"diagonal (at L = {orbit.layers}); there is no NTK at infinite depth, divide by L and ask at a finite depth"
+            f"diagonal (at L = {orbit.layers}); there is no NTK at infinite depth: divide by L, ask at a finite depth"
         )
         return Note("critical", True, False, text)
     if chi < 1:
@@ -118,7 +118,7 @@ def _note(orbit: Orbit) -> Note:
         )
         return Note("ordered", True, True, text)
     text = (
-        f"chaotic phase (chi = {chi:.6g} > 1): NNGP tends to q* = {q:.6g} with correlation c* = {orbit.correlation:.6g} "
+        f"chaotic phase (chi = {chi:.6g} > 1): NNGP tends to q* = {q:.6g}, correlation c* = {orbit.correlation:.6g} "
         f"between distinct inputs; the NTK has no limit: its diagonal explodes like exp({log(chi):.4g} L), "
         f"a factor {chi:.4g} a layer"
     )
