@@ -55,7 +55,7 @@ def log_norm_law(net: Layer | float, width: int, depth: int) -> LogNormLaw:
     Raises:
         NoRule: another network.
 
-    Source: hanin-nica-2019 (the limit law); exact at finite width by independence of the increments.
+    Source: hanin-nica-2019 (the limit law).
 
     Example:
         >>> law = log_norm_law(2**0.5, width=128, depth=128)
@@ -98,7 +98,7 @@ class Walk:
             raise NoRule("log-norm", "an activation without a dense layer before it", "sample the law with dl.sample")
 
 
-@log_norm.rule(Serial, source="independence of the layers")
+@log_norm.rule(Serial, source="hanin-nica-2019 (independence of the layers)")
 def _serial(layer: Serial, walk: Walk) -> None:
     for part in layer.layers:
         log_norm(part, walk)
