@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import cos, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tile import blocks, memory
 from deeplimits.limits.kernel.tile import interpreter as op
-from deeplimits.limits.kernel.tile import memory
+from deeplimits.limits.kernel.tile.compiled import address
 from deeplimits.limits.kernel.tile.tables import LEVELS, Table, build
 
 if TYPE_CHECKING:
     from deeplimits.limits.kernel.tile.series import Tables as Series
 
-SERIES_FAMILY = 6
+SERIES, LINEAR = 6, 7
+RECTIFIED = (blocks.rectified_0, blocks.rectified_1, blocks.rectified_2, blocks.rectified_3)
+ANGULAR = (*RECTIFIED, blocks.erf, blocks.gelu)
 
 Diagonals = Mapping[int, np.ndarray]
+Block = Callable[..., None]
 
 
 def supports(tape: Tape) -> bool:
@@ -29,7 +33,7 @@ def supports(tape: Tape) -> bool:
 
 def has_series(tape: Tape) -> bool:
     """Return whether a step is a Hermite series."""
-    return any(isinstance(step, Dual) and step.family.code == SERIES_FAMILY for step in tape.steps)
+    return any(isinstance(step, Dual) and step.family.code == SERIES for step in tape.steps)
 
 
 def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: type) -> tuple[op.Program, Series | None]:
@@ -41,31 +45,33 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
         dtype: of the registers.
     """
     series = _series(tape, [before for before in (before1, before2) if before is not None])
-    ops: list[tuple[int, int, int, int]] = []
-    numbers: list[list[float]] = []
+    ops, numbers = [], []
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for index, step in enumerate(tape.steps):
-        written = _step(step)
-        if written is None:
+        if isinstance(step, Dual) and step.family.code == LINEAR:
             continue
-        code, register, at, values = written
-        if isinstance(step, Dual | Normalise):
-            at = len(sides[0])
-            for side, before in zip(sides, (before1, before2), strict=True):
-                if before is not None:
-                    side.extend(_columns(step, before[index], series))
-        table = list(series).index(step.family) if code == op.SERIES else 0  # type: ignore[union-attr]
-        ops.append((code, register, at, table))
+        block, values = _step(step)
+        before = blocks.turn if block in ANGULAR else None
+        table = list(series).index(step.family) if isinstance(step, Dual) and step.family in series else -1
+        register, other = (step.target, step.source) if isinstance(step, Copy | Add) else (step.register, step.register)
+        calls = (address(function, dtype) if function else 0 for function in (block, before))
+        ops.append((*calls, register, other, len(sides[0]), table))
         numbers.append((values + [0.0] * 6)[:6])
-    rows, columns = (memory.rows(side, len(side[0]) if side else 0, dtype) for side in sides)
-    program = np.array(ops, dtype=np.int64).reshape(-1, 4), np.array(numbers, dtype=dtype).reshape(-1, 6)
-    return op.Program(*program, rows, rows if before2 is None else columns), _pack(series, program[0])
+        if isinstance(step, Dual | Normalise):
+            for side, q in zip(sides, (before1, before2), strict=True):
+                if q is not None:
+                    side.extend(_columns(step, q[index], series))
+    # two rows to spare: every block is given the addresses of three columns
+    rows, columns = (memory.rows(side, len(side[0]) if side else 0, 2, dtype) for side in sides)
+    steps = np.array(ops, dtype=np.int64).reshape(-1, 6)
+    program = op.Program(steps, memory.rows(numbers, 6, 0, dtype), rows, rows if before2 is None else columns)
+    return program, _pack(series, steps)
 
 
 def _series(tape: Tape, sides: list[Diagonals]) -> dict[Any, Table]:
     variances: dict[Any, list[np.ndarray]] = {}
     for index, step in enumerate(tape.steps):
-        if isinstance(step, Dual) and step.family.code == SERIES_FAMILY:
+        if isinstance(step, Dual) and step.family.code == SERIES:
             variances.setdefault(step.family, []).extend(step.family.nonzero(before[index]) for before in sides)
     return {family: build(family, arrays) for family, arrays in variances.items()}
 
@@ -73,54 +79,52 @@ def _series(tape: Tape, sides: list[Diagonals]) -> dict[Any, Table]:
 def _pack(tables: dict[Any, Table], ops: np.ndarray) -> Series | None:
     if not tables:
         return None
+    from deeplimits.limits.kernel.tile.mehler import addresses
     from deeplimits.limits.kernel.tile.series import Tables
 
     sizes = [table.values.size for table in tables.values()]
     starts = np.cumsum([0, *sizes[:-1]])
     layout = [(s, t.even, t.odd, t.stencil, len(t.values)) for s, t in zip(starts, tables.values(), strict=True)]
-    cuts = np.unique([0, *np.flatnonzero(ops[:, 0] == op.SERIES), len(ops)])
+    cuts = np.unique([0, *np.flatnonzero(ops[:, 5] >= 0), len(ops)])
     values = np.concatenate([table.values.ravel() for table in tables.values()])
     orders = np.stack([table.orders for table in tables.values()])
-    return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts)
+    return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts, addresses())
 
 
-def _step(step: Any) -> tuple[int, int, int, list[float]] | None:
+def _step(step: Any) -> tuple[Block | None, list[float]]:
     match step:
-        case Affine(register, weight, bias, gain, shift):
-            return op.AFFINE, register, 0, [float(weight), float(bias), float(gain), float(shift)]
-        case Multiply(register, factor):
-            return op.AFFINE, register, 0, [float(factor), 0.0, 0.0, 0.0]
-        case Copy(target, source):
-            return op.COPY, target, source, []
-        case Add(target, source, factor):
-            return op.ADD, target, source, [1.0, float(factor)]
-        case Normalise(register, _):
-            return op.NORMALISE, register, 0, []
-        case Dual(register, family):
-            described = _dual(family)
-            return None if described is None else (described[0], register, 0, described[1])
+        case Affine(_, weight, bias, gain, shift):
+            return blocks.affine, [float(weight), float(bias), float(gain), float(shift)]
+        case Multiply(_, factor):
+            return blocks.affine, [float(factor), 0.0, 0.0, 0.0]
+        case Copy():
+            return blocks.copy, []
+        case Add(_, _, factor):
+            return blocks.add, [float(factor)]
+        case Normalise():
+            return blocks.normalise, []
+        case Dual(_, family):
+            return _dual(family)
     raise TypeError(f"the tile engine has no step {step!r}")
 
 
-def _dual(family: Any) -> tuple[int, list[float]] | None:
+def _dual(family: Any) -> tuple[Block | None, list[float]]:
     match family.code:
         case 0:
-            return op.RECTIFIED + family.power, _arc_cosine(family)
+            return RECTIFIED[family.power], _arc_cosine(family)
         case 1:
-            return op.ERF, [family.amplitude**2 * 2 / pi, family.shift**2]
+            return blocks.erf, [family.amplitude**2 * 2 / pi, family.shift**2]
         case 2:
-            half, turned = family.amplitude**2 / 2, cos(2 * family.phase)
-            rate = family.frequency**2
-            return op.SINE, [rate, half, half * turned, rate * half, rate * half * turned]
+            half, turned, rate = family.amplitude**2 / 2, cos(2 * family.phase), family.frequency**2
+            return blocks.sine, [rate, half, half * turned, rate * half, rate * half * turned]
         case 3:
-            return op.GROWTH, [family.rate**2, family.amplitude**2]
+            return blocks.growth, [family.rate**2, family.amplitude**2]
         case 4:
-            return op.BUMP, [2 * family.rate]
+            return blocks.bump, [2 * family.rate]
         case 5:
-            return op.GELU, [1 / (2 * pi), 0.25]
-        case 7:
-            return None
-    return op.SERIES, []
+            return blocks.gelu, [1 / (2 * pi), 0.25]
+        case _:
+            return None, []
 
 
 def _arc_cosine(family: Any) -> list[float]:

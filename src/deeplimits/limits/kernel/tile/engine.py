@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import blocks, interpreter, memory
+from deeplimits.limits.kernel.tile import interpreter, memory
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class _Run:
         state = memory.aligned((rows, self.request.tape.registers, 2, block), real)
         turned = np.empty((edge, edge), dtype=self.request.x1.dtype)
         pairs = np.empty((2 * self.rows * block, 2), dtype=np.int32)
-        return interpreter.Work(state, memory.aligned((blocks.SPARE, block), real), turned, pairs)
+        return interpreter.Work(state, memory.aligned((interpreter.SPARE, block), real), turned, pairs)
 
     def _body(self, output: interpreter.Output) -> tuple[interpreter.Work, Callable[..., tuple[int, int]]]:
         work = self._work()

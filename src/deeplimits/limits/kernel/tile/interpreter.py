@@ -7,13 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplimits.limits.kernel.tile import blocks
-from deeplimits.limits.kernel.tile.blocks import FAST
+from deeplimits.limits.kernel.tile.compiled import STRIP, invoke, place
 from deeplimits.limits.kernel.tile.memory import LANES
-from deeplimits.limits.kernel.tile.scalar import wide_vectors
+from deeplimits.limits.kernel.tile.scalar import vectorise
 
-ROWS, COLUMNS, EDGE = 64, 256, 32
-AFFINE, ADD, COPY, NORMALISE, RECTIFIED, ERF, GELU, SINE, GROWTH, BUMP, SERIES = 0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13
+ROWS, COLUMNS, EDGE, SPARE = 64, 256, 32, 10
 
 
 class Output(NamedTuple):
@@ -41,7 +39,14 @@ class Output(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A tape as arrays: ops (n, 4) = code, register, source or column offset; numbers (n, 6); columns of both sides."""
+    """A tape as arrays.
+
+    Attributes:
+        ops: (n, 6): address of the block, address of a block that runs before it or 0, register, other register,
+            first column, table of coefficients (-1: none).
+        numbers: (n, 6).
+        columns1, columns2: (columns, inputs): what each input contributes.
+    """
 
     ops: np.ndarray
     numbers: np.ndarray
@@ -50,7 +55,14 @@ class Program(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch of one thread: registers (rows, registers, 2, B), block scratch (SPARE, B), a transposition buffer, and the pairs reported so far."""
+    """Scratch of one thread.
+
+    Attributes:
+        state: (rows, registers, 2, COLUMNS): k and theta.
+        spare: (SPARE, COLUMNS).
+        turned: (EDGE, EDGE), of the results' dtype.
+        pairs: (P, 2): the pairs reported so far.
+    """
 
     state: np.ndarray
     spare: np.ndarray
@@ -58,96 +70,58 @@ class Work(NamedTuple):
     pairs: np.ndarray
 
 
-@njit(**FAST)
-def _dual(code, state, spare, r, size, v, a, b, at, i, j):
-    if code <= GELU:
-        blocks.turn(state, spare, r, size, a, b, at, i, j)
-        if code == RECTIFIED + 1:
-            blocks.rectified_1(state, spare, r, size, v, a, b, at, i, j)
-        elif code == ERF:
-            blocks.erf(state, spare, r, size, v, a, b, at, i, j)
-        elif code == GELU:
-            blocks.gelu(state, spare, r, size, v, a, b, at, i, j)
-        elif code == RECTIFIED:
-            blocks.rectified_0(state, spare, r, size, v)
-        elif code == RECTIFIED + 2:
-            blocks.rectified_2(state, spare, r, size, v, a, b, at, i, j)
-        elif code == RECTIFIED + 3:
-            blocks.rectified_3(state, spare, r, size, v, a, b, at, i, j)
-    elif code == SINE:
-        blocks.sine(state, r, size, v, a, b, at, i, j)
-    elif code == GROWTH:
-        blocks.growth(state, r, size, v, a, b, at, i, j)
-    elif code == BUMP:
-        blocks.bump(state, r, size, v, a, b, at, i, j)
-
-
-@njit(**FAST)
+@njit(**STRIP)
 def run(state, spare, program, first, last, i, j, size):
+    """Run steps first to last of a tape on one row of a tile."""
     for n in range(first, last):
-        code, r, at = program.ops[n, 0], program.ops[n, 1], program.ops[n, 2]
-        v = program.numbers[n]
-        if code == AFFINE:
-            blocks.affine(state, r, size, v)
-        elif code == ADD:
-            blocks.add(state, r, at, size, v)
-        elif code == COPY:
-            blocks.copy(state, r, at, size)
-        elif code == NORMALISE:
-            blocks.normalise(state, r, size, program.columns1, program.columns2, at, i, j)
-        else:
-            _dual(code, state, spare, r, size, v, program.columns1, program.columns2, at, i, j)
+        r, other, at = program.ops[n, 2], program.ops[n, 3], program.ops[n, 4]
+        registers = (place(state, (r, 0, 0)), place(state, (r, 1, 0)), place(state, (other, 0, 0)), place(state, (other, 1, 0)))
+        rows = (place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0)), place(program.numbers, (n, 0)))
+        a, b = program.columns1, program.columns2
+        left = (place(a, (at, i)), place(a, (at + 1, i)), place(a, (at + 2, i)))
+        right = (place(b, (at, j)), place(b, (at + 1, j)), place(b, (at + 2, j)), size)
+        if program.ops[n, 1] != 0:
+            invoke(program.ops[n, 1], registers + rows + left + right)
+        invoke(program.ops[n, 0], registers + rows + left + right)
 
 
-@njit(**FAST)
-def whole(size):
-    """Round up to whole vectors."""
-    return (size + LANES - 1) // LANES * LANES
+@njit(**STRIP)
+def load(gram, row, j, inverse, norm, limit, scale, k, theta, size, width, skip, pairs, found, i):
+    """Put the covariance of the inputs into a register and report nearly parallel pairs; return how many so far.
 
-
-@njit(**FAST)
-def load(state, output, i, j, size, width, pairs, found):
-    """Put the covariance of the inputs into register 0 and report nearly parallel pairs; return how many so far.
-
-    What is computed elsewhere (those pairs, the diagonal) starts from 0, as do the entries from `size` to `width`.
+    What is computed elsewhere (those pairs, the column `skip`) starts from 0, as do the entries from `size` to `width`.
     """
-    wide_vectors()
-    row, norm, limit, near = i - output.start, output.inverse1[i], output.limit, 0
+    vectorise()
+    near = 0
     for n in range(size):
-        value = output.gram[row, j + n]
-        near += abs(value * (norm * output.inverse2[j + n])) > limit
-        state[0, 0, n] = output.scale * value
-        state[0, 1, n] = 0
+        value = gram[row, j + n]
+        near += abs(value * (norm * inverse[j + n])) > limit
+        k[n] = scale * value
+        theta[n] = 0
     for n in range(size, width):
-        state[0, 0, n] = 0
-        state[0, 1, n] = 0
+        k[n] = 0
+        theta[n] = 0
     if near > 0:
         for n in range(size):
-            close = abs(output.gram[row, j + n] * (norm * output.inverse2[j + n])) > limit
-            if close:
-                state[0, 0, n] = 0
-            if close and not (output.symmetric and i == j + n):
-                pairs[found, 0], pairs[found, 1] = i, j + n
-                found += 1
+            if abs(gram[row, j + n] * (norm * inverse[j + n])) > limit:
+                k[n] = 0
+                if j + n != skip:
+                    pairs[found, 0], pairs[found, 1] = i, j + n
+                    found += 1
     return found
 
 
-@njit(**FAST)
-def store(state, output, i, j, size):
-    """Write register 0 to the results."""
-    wide_vectors()
-    if output.want_nngp:
-        for n in range(size):
-            output.nngp[i, j + n] = state[0, 0, n]
-    if output.want_ntk:
-        for n in range(size):
-            output.ntk[i, j + n] = state[0, 1, n]
+@njit(**STRIP)
+def store(values, out, i, j, size):
+    """Write a register to a result."""
+    vectorise()
+    for n in range(size):
+        out[i, j + n] = values[n]
 
 
-@njit(**FAST)
+@njit(**STRIP)
 def mirror(out, i0, i1, j0, j1, turned):
     """Write out[j, i] = out[i, j] for the entries j < i of a tile, through a buffer that stays in cache."""
-    wide_vectors()
     for top in range(i0, i1, EDGE):
         bottom = min(top + EDGE, i1)
         for left in range(j0, min(j1, bottom), EDGE):
@@ -160,7 +134,30 @@ def mirror(out, i0, i1, j0, j1, turned):
                     out[j, i] = turned[j - left, i - top]
 
 
-@njit(**FAST)
+@njit(**STRIP)
+def whole(size):
+    """Round up to whole vectors."""
+    return (size + LANES - 1) // LANES * LANES
+
+
+@njit(**STRIP)
+def begin(output, state, i, j, size, width, pairs, found):
+    """Load one row of a tile."""
+    norm, skip = output.inverse1[i], i if output.symmetric else -1
+    rows = output.gram, i - output.start, j, output.inverse2, norm, output.limit, output.scale
+    return load(*rows, state[0, 0], state[0, 1], size, width, skip, pairs, found, i)
+
+
+@njit(**STRIP)
+def end(output, state, i, j, size):
+    """Write one row of a tile."""
+    if output.want_nngp:
+        store(state[0, 0], output.nngp, i, j, size)
+    if output.want_ntk:
+        store(state[0, 1], output.ntk, i, j, size)
+
+
+@njit(**STRIP)
 def reflect(output, i0, i1, j0, j1, turned):
     """Write the mirror images of a finished tile of a symmetric result."""
     if output.symmetric and output.want_nngp:
@@ -169,7 +166,7 @@ def reflect(output, i0, i1, j0, j1, turned):
         mirror(output.ntk, i0, i1, j0, j1, turned)
 
 
-@njit(**FAST)
+@njit(**STRIP)
 def strip(program, output, work, i0, i1, j0):
     """Compute rows i0 to i1 from column j0 on.
 
@@ -177,14 +174,15 @@ def strip(program, output, work, i0, i1, j0):
         (j, found): the next column (past the end when done) and the number of pairs reported; it stops early where
         the list of pairs might overflow.
     """
-    found, end = 0, i1 if output.symmetric else output.inverse2.shape[0]
-    while j0 < end and found + ROWS * COLUMNS <= work.pairs.shape[0]:
-        j1 = min(j0 + COLUMNS, end)
+    found, stop = 0, i1 if output.symmetric else output.inverse2.shape[0]
+    while j0 < stop and found + ROWS * COLUMNS <= work.pairs.shape[0]:
+        j1 = min(j0 + COLUMNS, stop)
         for i in range(i0, i1):
             size = min(j1, i + 1) - j0 if output.symmetric else j1 - j0
-            found = load(work.state[0], output, i, j0, size, whole(size), work.pairs, found)
-            run(work.state[0], work.spare, program, 0, program.ops.shape[0], i, j0, whole(size))
-            store(work.state[0], output, i, j0, size)
+            width = whole(size)
+            found = begin(output, work.state[0], i, j0, size, width, work.pairs, found)
+            run(work.state[0], work.spare, program, 0, program.ops.shape[0], i, j0, width)
+            end(output, work.state[0], i, j0, size)
         reflect(output, i0, i1, j0, j1, work.turned)
         j0 = j1
     return j0, found

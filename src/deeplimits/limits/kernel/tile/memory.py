@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,9 @@ def aligned(shape: Sequence[int], dtype: type) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def rows(vectors: Sequence[np.ndarray], length: int, dtype: type) -> np.ndarray:
-    """Return the vectors, each of shape (length,), as rows (n, length rounded up), filled up with zeros."""
-    stacked = aligned((max(len(vectors), 1), -(-length // LANES) * LANES), dtype)
+def rows(vectors: Sequence[Any], length: int, spare: int, dtype: type) -> np.ndarray:
+    """Return the vectors, each of shape (length,), as rows (n + spare, length rounded up), filled up with zeros."""
+    stacked = aligned((max(len(vectors) + spare, 1), -(-length // LANES) * LANES), dtype)
     for row, vector in zip(stacked, vectors, strict=False):
         row[:length] = vector
     return stacked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
 
 _ONE, _ZERO, _HALF, _TINY = np.float32(1), np.float32(0), np.float32(0.5), np.float32(1e-30)
 _PI, _QUARTER, _ROOT_HALF = np.float32(np.pi), np.float32(np.pi / 4), np.float32(np.sqrt(0.5))
@@ -43,11 +43,17 @@ _LOWEST, _HIGHEST, _EXPONENT = np.float32(-87), np.float32(88), np.float32(2.0**
 
 
 @intrinsic
-def wide_vectors(context):
-    """Let the compiler use the machine's widest vectors in this function (it stays at 256 bits otherwise)."""
+def vectorise(context):  # noqa: ARG001
+    """Let the compiler use the machine's widest vectors in this function (it stays at 256 bits otherwise).
 
-    def generate(target, builder, signature, arguments):
+    Also promises that no two arrays or pointers given to the function overlap, unless both are only read.
+    """
+
+    def generate(target, builder, signature, arguments):  # noqa: ARG001
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        for argument in builder.function.args:
+            if argument.type.is_pointer:
+                argument.add_attribute("noalias")
         return target.get_dummy_value()
 
     return types.void(), generate
@@ -65,7 +71,6 @@ def _reinterpret(context, value):
     return result(value), generate
 
 
-@register_jitable
 def _inverse_root_64(x):
     v = max(x, 1e-30)
     y = np.float64(_ONE / np.sqrt(np.float32(v)))
@@ -73,12 +78,10 @@ def _inverse_root_64(x):
     return y + y * e * (0.5 + 0.375 * e)
 
 
-@register_jitable
 def _inverse_root_32(x):
     return _ONE / np.sqrt(max(x, _TINY))
 
 
-@register_jitable
 def _angle_64(c, s):
     d = s - abs(c)
     y = d * d
@@ -91,7 +94,6 @@ def _angle_64(c, s):
     return acute if c > 0.0 else 3.141592653589793 - acute
 
 
-@register_jitable
 def _angle_32(c, s):
     d = s - abs(c)
     y = d * d
@@ -102,7 +104,6 @@ def _angle_32(c, s):
     return acute if c > _ZERO else _PI - acute
 
 
-@register_jitable
 def _exponential_64(x):
     v = min(max(x, -708.0), 709.0)
     n = np.floor(v * 1.4426950408889634 + 0.5)
@@ -112,7 +113,6 @@ def _exponential_64(x):
     return (1.0 + (r + r * r * p)) * _reinterpret(_reinterpret(n + 4503599627371519.0) << np.int64(52))
 
 
-@register_jitable
 def _exponential_32(x):
     v = min(max(x, _LOWEST), _HIGHEST)
     n = np.floor(v * _LOG2E + _HALF)
@@ -136,16 +136,28 @@ def exponential(x):
     return _exponential_64(x)
 
 
-@overload(inverse_root)
+@overload(inverse_root, inline="always")
 def _inverse_root(x):
     return _inverse_root_32 if x == types.float32 else _inverse_root_64
 
 
-@overload(angle)
+@overload(angle, inline="always")
 def _angle(c, s):
     return _angle_32 if c == types.float32 else _angle_64
 
 
-@overload(exponential)
+@overload(exponential, inline="always")
 def _exponential(x):
     return _exponential_32 if x == types.float32 else _exponential_64
+
+
+def like(x, value):
+    """The value as a number of x's type."""
+    return type(x)(value)
+
+
+@overload(like, inline="always")
+def _like(x, value):  # noqa: ARG001
+    if x == types.float32:
+        return lambda x, value: np.float32(value)
+    return lambda x, value: value
