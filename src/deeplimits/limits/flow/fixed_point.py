@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import numpy as np
 
@@ -13,12 +13,15 @@ from deeplimits.limits.kernel import near
 from deeplimits.limits.kernel.diagonal import run as run_diagonal
 from deeplimits.limits.kernel.lowering import Lowering, kernel
 from deeplimits.limits.kernel.near import Pairs
-from deeplimits.limits.kernel.tape import Collapse
+from deeplimits.limits.kernel.tape import Collapse, Tape
 
 MOST_LAYERS = 4096
+FAR = 1e15
 CRITICAL_LAYERS = 1024
 SETTLED = 1e-14
 CRITICAL = 1e-4
+ABRUPT = 1e3
+_ANGLES = np.array([0.0, 1e-5, 0.1, 1.0, 2.0])
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,10 @@ class Orbit:
     Attributes:
         layers: iterations until the probes settled, or the most tried.
         settled: whether the covariances of distinct inputs settled.
-        q: diagonal after the last iteration, one entry a probe.
-        q_rate: log of the last ratio of successive diagonals.
-        multiplier: dK'/dK at identical inputs, at the last iteration.
+        q: median diagonal after each iteration, shape (layers + 1,).
+        closing: median over distinct probes of -log of the last ratios of 1 - c, at the last two iterations.
+        multiplier: dK'/dK at identical inputs, infinite for a step, at the last iteration.
+        ntk_multiplier: likewise of the NTK, which counts the derivative of a step as zero.
         correlation: correlation of distinct probes after the last iteration.
         ntk: NTK of identical and of distinct inputs, per layer.
     """
@@ -38,8 +42,9 @@ class Orbit:
     layers: int
     settled: bool
     q: np.ndarray
-    q_rate: float
+    closing: tuple[float, float]
     multiplier: float
+    ntk_multiplier: float
     correlation: float
     ntk: tuple[float, float]
 
@@ -62,27 +67,56 @@ def write(block: Layer, state: Lowering) -> None:
 
 def iterate(block: Layer, state: Lowering) -> Orbit:
     """Iterate the block on probe pairs until they settle."""
-    pairs = near.run(state.tape(), probe_pairs(np.asarray(state.probe, dtype=float), np.array([0.0, 0.1, 1.0, 2.0])))
+    pairs = near.run(state.tape(), probe_pairs(np.asarray(state.probe, dtype=float), _ANGLES))
     step = state.fork()
     kernel(block, step)
     tape = step.tape()
-    distinct = pairs.gap > 1e-12 * np.sqrt(pairs.q1 * pairs.q2)
-    settled, layers = False, 0
+    equal, same, apart = pairs.q1 == pairs.q2, pairs.gap == 0, _distance(pairs) > 1e-3
+    q, gaps, settled, layers = [float(np.median(pairs.q1))], [_distance(pairs)], False, 0
     for layers in range(1, MOST_LAYERS + 1):
         previous, pairs = pairs, near.run(tape, pairs)
-        if not np.isfinite(pairs.theta).all() or pairs.q1.max() > 1e150 or pairs.q1.min() < 1e-150:
+        q.append(float(np.median(pairs.q1)))
+        gaps = [*gaps[-2:], _distance(pairs)]
+        if not np.isfinite(pairs.theta).all() or _left(pairs.q1, q[0] if layers > 32 else None):
             break
         if _settled(pairs, previous):
             settled = True
             break
-        if layers == CRITICAL_LAYERS and np.abs(run_diagonal(tape, pairs.q1).gain - 1).max() <= CRITICAL:
-            break
+        if layers == CRITICAL_LAYERS:
+            critical = np.abs(_multipliers(tape, pairs.q1)[0] - 1).max() <= CRITICAL
+            if critical or abs(_rate(q, layers)) < 0.75 * abs(_rate(q, layers // 2)):
+                break
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = float(np.median(np.log(pairs.q1 / previous.q1)))
-        correlation = float(np.median((pairs.k / np.sqrt(pairs.q1 * pairs.q2))[distinct]))
-    same, other = float(np.median(pairs.theta[~distinct])), float(np.median(pairs.theta[distinct]))
-    multiplier = float(np.median(run_diagonal(tape, previous.q1).gain))
-    return Orbit(layers, settled, pairs.q1, rate, multiplier, correlation, (same / layers, other / layers))
+        closing = [float(np.median(np.log(gaps[i] / gaps[i + 1])[equal & apart])) for i in range(len(gaps) - 1)]
+    ntk, ntk_apart = (float(np.median(pairs.theta[which])) / layers for which in (equal & same, equal & apart))
+    chi, chi_ntk = (float(np.median(value)) for value in _multipliers(tape, previous.q1))
+    correlation = float(np.median(1 - _distance(pairs)[apart]))
+    return Orbit(layers, settled, np.array(q), (closing[-1], closing[0]), chi, chi_ntk, correlation, (ntk, ntk_apart))
+
+
+def _rate(q: list[float] | np.ndarray, layer: int) -> float:
+    """Return log of the ratio of the diagonals after and before a layer."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return float(np.log(np.float64(q[layer]) / np.float64(q[layer - 1])))
+
+
+def _left(q: np.ndarray, start: float | None) -> bool:
+    """Say whether diagonals left the range of numbers, or went so far from their start that their rate is known."""
+    far = start is not None and (q.max() > FAR * start or q.min() < start / FAR)
+    return bool(far or q.max() > 1e150 or q.min() < 1e-150)
+
+
+def _distance(pairs: Pairs) -> np.ndarray:
+    """Return 1 - c."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return pairs.gap / (np.sqrt(pairs.q1) * np.sqrt(pairs.q2))
+
+
+def _multipliers(tape: Tape, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return dK'/dK at identical inputs, from a pair at 1 - c = 1e-18, and what the NTK makes of it."""
+    end = near.run(tape, Pairs(1e-18 * q, 2 * q, 0 * q, q, q))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return end.gap / (1e-18 * q), run_diagonal(tape, q).gain
 
 
 def _settled(new: Pairs, old: Pairs) -> bool:
@@ -93,33 +127,67 @@ def _settled(new: Pairs, old: Pairs) -> bool:
 
 
 def _note(orbit: Orbit) -> Note:
-    chi, q = orbit.multiplier, float(np.median(orbit.q))
-    if abs(orbit.q_rate) > 1e-6 and (q > 1e100 or q < 1e-100 or not orbit.settled):
-        direction = "explodes" if orbit.q_rate > 0 else "collapses to zero"
-        kind = "explodes" if orbit.q_rate > 0 else "collapses"
-        text = (
-            f"no limit at infinite depth: the kernel {direction} like exp({orbit.q_rate:.4g} L); choose weight_std and "
-        )
-        return Note(
-            kind, False, False, text + "bias_std on the edge of chaos, or use residual branches scaled by DEPTH**-0.5"
-        )
+    chi, q = orbit.multiplier, float(orbit.q[-1])
+    rate = _rate(orbit.q, orbit.layers)
+    if abs(rate) > 1e-6 and not orbit.settled:
+        return _unbounded(orbit, rate)
     if abs(chi - 1) <= CRITICAL:
-        same, other = orbit.ntk
-        text = (
-            f"critical (chi = {chi:.6g}): all angles close algebraically, NNGP tends to sqrt(q q') (q = {q:.6g}); "
-            f"the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and {other / same:.3f} of it off the "
-            f"diagonal (at L = {orbit.layers}); there is no NTK at infinite depth: divide by L, ask at a finite depth"
-        )
-        return Note("critical", True, False, text)
+        return _isometric(orbit) if orbit.settled else _critical(orbit)
     if chi < 1:
         text = (
             f"ordered phase (chi = {chi:.6g} < 1): every pair of inputs tends to the same value q* = {q:.6g}, "
             f"at rate exp({log(chi):.4g} L); the NTK tends to the same value for all pairs"
         )
         return Note("ordered", True, True, text)
+    return _chaotic(orbit)
+
+
+def _unbounded(orbit: Orbit, rate: float) -> Note:
+    kind, verb = ("explodes", "grows") if rate > 0 else ("collapses", "falls")
+    half = orbit.layers // 2
+    earlier = _rate(orbit.q, half + 1)
+    if abs(rate) < 0.75 * abs(earlier):
+        quarter, middle, end = orbit.q[half // 2], orbit.q[half], orbit.q[-1]
+        power = log((end - middle) / (middle - quarter), 2) if rate > 0 else log(end / middle, 2)
+        speed = f"{verb} like L^{power:.3g}"
+    elif abs(rate) > 1.5 * abs(earlier):
+        speed = f"{kind} faster than any exp(c L), by a factor exp({rate:.3g}) at layer {orbit.layers}"
+    else:
+        speed = f"{'explodes' if rate > 0 else 'collapses to zero'} like exp({rate:.4g} L)"
+    mend = "choose weight_std and bias_std on the edge of chaos, or use residual branches scaled by DEPTH**-0.5"
+    return Note(kind, False, False, f"no limit at infinite depth: the kernel {speed}; {mend}")
+
+
+def _isometric(orbit: Orbit) -> Note:
     text = (
-        f"chaotic phase (chi = {chi:.6g} > 1): NNGP tends to q* = {q:.6g}, correlation c* = {orbit.correlation:.6g} "
-        f"between distinct inputs; the NTK has no limit: its diagonal explodes like exp({log(chi):.4g} L), "
-        f"a factor {chi:.4g} a layer"
+        f"isometric (chi = {orbit.multiplier:.6g}): covariances are kept, NNGP tends to q = {orbit.q[-1]:.6g} on the "
+        "diagonal and keeps the angles; the NTK grows like L: NTK/L tends to the NNGP kernel; there is no NTK at "
+        "infinite depth: divide by L, ask at a finite depth"
     )
+    return Note("isometric", True, False, text)
+
+
+def _critical(orbit: Orbit) -> Note:
+    """Angles close like 1 - c ~ L^-p (p = 1: smooth, 2: a kink), and NTK(x, x')/NTK(x, x) tends to 1/(p + 2)."""
+    now, before = orbit.closing
+    power = max(1, round(1 / (1 / now - 1 / before)))
+    same, other = orbit.ntk
+    text = (
+        f"critical (chi = {orbit.multiplier:.6g}): all angles close algebraically, 1 - c ~ L^-{power}, NNGP tends to "
+        f"sqrt(q q') (q = {orbit.q[-1]:.6g}); the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and "
+        f"1/{power + 2} of it off the diagonal ({other / same:.3f} at L = {orbit.layers}); there is no NTK at infinite "
+        "depth: divide by L, ask at a finite depth"
+    )
+    return Note("critical", True, False, text)
+
+
+def _chaotic(orbit: Orbit) -> Note:
+    chi, abrupt = orbit.multiplier, orbit.multiplier > ABRUPT
+    text = (
+        f"chaotic phase (chi = {inf if abrupt else chi:.6g} > 1): NNGP tends to q* = {orbit.q[-1]:.6g}, correlation "
+        f"c* = {orbit.correlation:.6g} between distinct inputs; "
+    )
+    if orbit.ntk_multiplier < 1:
+        return Note("chaotic", True, True, text + "the NTK, which counts the derivative of a step as zero, has a limit")
+    text += f"the NTK has no limit: its diagonal explodes like exp({log(chi):.4g} L), a factor {chi:.4g} a layer"
     return Note("chaotic", True, False, text)

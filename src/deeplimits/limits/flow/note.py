@@ -17,7 +17,8 @@ class Note:
     """Which limit a repeated block has.
 
     Attributes:
-        kind: "flow", "discrete", "trivial", "explodes", "ordered", "critical", "chaotic", "collapses".
+        kind: "flow", "discrete", "trivial", "explodes", "ordered", "critical", "isometric", "chaotic",
+            "collapses".
         nngp, ntk: whether the limit of each is finite and not identically zero.
         text: which limit, why, and the rate or normalisation, in words.
     """

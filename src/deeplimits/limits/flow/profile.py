@@ -116,7 +116,7 @@ def _sequence(scale: Any) -> Profile:
         why = f"sum alpha^2 of {name} tends to {time:.6g} and max alpha -> 0: the kernel follows an ODE in layer time"
         return Profile("flow", time, why)
     why = (
-        f"sum alpha^2 of {name} converges, but max alpha stays at {sqrt(peaks[-1]):.3g} while alpha(l, L) depends on L "
+        f"sum alpha^2 of {name} converges, but max alpha is still {sqrt(peaks[-1]):.3g} while alpha(l, L) depends on L "
         f"(checked at L={shortest}..{longest})"
     )
     raise DescriptionError("kernel(depth=inf)", why, "ask at a finite depth, or use a sequence with max alpha -> 0")

@@ -32,11 +32,12 @@ def explosion(block: Layer, state: Lowering, cause: Any) -> str:
         per_layer = (logs[2] - logs[1]) / (_DEPTHS[2] ** growth - _DEPTHS[1] ** growth)
         earlier = (logs[1] - logs[0]) / (_DEPTHS[1] ** growth - _DEPTHS[0] ** growth)
         power = (logs[2] - logs[1]) / np.log(2)
+        steady = abs(per_layer - earlier) <= 0.25 * abs(earlier)
     head = f"no limit at infinite depth: {cause.why}; "
     mend = "; scale the branches by DEPTH**-0.5 to get a flow"
     if not np.isfinite(logs).all():
         return head + f"the kernel leaves the range of float64 before depth {_DEPTHS[2]}" + mend
-    if abs(per_layer - earlier) <= 0.25 * abs(earlier):
+    if steady:
         variable = "L" if growth == 1 else f"L^{growth:g}"
         return (
             head
