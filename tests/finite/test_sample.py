@@ -12,7 +12,7 @@ from tests.finite.oracle import scores, whole
 import deeplimits as dl
 from deeplimits import act
 from deeplimits.errors import DeepLimitsError
-from deeplimits.finite import Sample, build, sample
+from deeplimits.finite import Sample, build, chunks, sample
 from deeplimits.finite.record import log_moments
 from deeplimits.layer import Dense, LayerNorm, LowRank, Orthogonal, Parallel, Repeat, Residual, RMSNorm, Serial
 
@@ -125,7 +125,7 @@ def test_he_perceptron_has_the_exact_chi_square_law():
 def test_a_run_is_the_beginning_of_a_longer_one_whatever_the_chunks(monkeypatch):
     net = dl.ResNet("tanh", bias_std=0.2)
     long = sample(net, X, 16, 4, 20, 7, BOTH)
-    monkeypatch.setattr(FRONT, "CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 100)
     done = []
     short = sample(net, X, 16, 4, 7, 7, BOTH, progress=lambda count, total: done.append((count, total)))
     assert len(done) > 1 and done[-1] == (7, 7)

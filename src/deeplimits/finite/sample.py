@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from deeplimits.architecture.compose import Serial, written_out
-from deeplimits.architecture.dense import Dense, Gaussian
-from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.dense import Dense
 from deeplimits.architecture.size import whole
 from deeplimits.errors import DescriptionError, InputError
 from deeplimits.finite.build.dense import make
-from deeplimits.finite.build.place import Place, building, place
-from deeplimits.finite.conditioning import BACKWARD, Draws, conditioned
+from deeplimits.finite.build.place import building, place
+from deeplimits.finite.chunks import conditioned_chunks, conditions
 from deeplimits.finite.empirical_ntk import empirical_ntk
 from deeplimits.finite.inputs import distinct_rows, matrix
 from deeplimits.finite.record import Sample
+from deeplimits.finite.task import Part, Task
 from deeplimits.numerics.seeds import generator
 
-CHUNK_BYTES = 192 * 2**20
-CHUNK_ENTRIES = 2**17
 Progress = Callable[[int, int], None]
 
 
@@ -67,26 +65,8 @@ def sample(
         (10, 2, 2)
     """
     task = prepare(net, X, width, depth, networks, seed, get, parametrization)
-    draws = Draws(parametrization == "standard")
-    module = None
-    if all(isinstance(layer.weights, Gaussian) for layer in dense_layers(task.body)) and _plain_readout(task.readout):
-        module, _ = building(task.body, replace(task.place, dense=conditioned(draws)))
-        module = None if any(True for _ in module.parameters()) else module
-    return collect(task, whole_networks(task) if module is None else chunks(task, module, draws), progress)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A checked question to the sampler: `X` holds distinct rows, `rows` tells which of them each input is."""
-
-    body: Layer
-    readout: Dense | None
-    place: Place
-    X: Tensor
-    rows: np.ndarray
-    networks: int
-    seed: int
-    ntk: bool
+    parts = conditioned_chunks(task) if conditions(task) else whole_networks(task)
+    return collect(task, parts, progress)
 
 
 def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, get: Any, parametrization: str) -> Task:
@@ -108,32 +88,19 @@ def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, 
     return Task(body, readout, at, torch.from_numpy(inputs), rows, networks, seed, "ntk" in asked)
 
 
-def dense_layers(layer: Layer) -> Iterator[Dense]:
-    """Yield every dense layer of a description."""
-    if isinstance(layer, Dense):
-        yield layer
-        return
-    simpler = layer.parts()
-    for child in [simpler] if simpler is not None else [child for _, child in layer.children()]:
-        yield from dense_layers(child)
-
-
-def _plain_readout(readout: Dense | None) -> bool:
-    return readout is None or isinstance(readout.weights, Gaussian)
-
-
-def collect(task: Task, parts: Iterator[tuple[Tensor, Tensor | None]], progress: Progress | None) -> Sample:
+def collect(task: Task, parts: Generator[Part], progress: Progress | None) -> Sample:
     """Put chunks of (gram, ntk) together and give each input its row back."""
     grams, ntks, done = [], [], 0
-    for gram, ntk in parts:
-        grams.append(gram)
-        ntks.append(ntk)
-        done += len(gram)
-        if not torch.isfinite(gram).all() or not (ntk is None or torch.isfinite(ntk).all()):
-            why = f"the features of network {done - len(gram)} or a later one overflow at depth {task.place.depth}"
-            raise InputError("sample", why, "use a smaller depth, weight_std or branch scale, or smaller inputs")
-        if progress is not None:
-            progress(done, task.networks)
+    with closing(parts):
+        for gram, ntk in parts:
+            grams.append(gram)
+            ntks.append(ntk)
+            done += len(gram)
+            if not torch.isfinite(gram).all() or not (ntk is None or torch.isfinite(ntk).all()):
+                why = f"the features of network {done - len(gram)} or a later one overflow at depth {task.place.depth}"
+                raise InputError("sample", why, "use a smaller depth, weight_std or branch scale, or smaller inputs")
+            if progress is not None:
+                progress(done, task.networks)
     pick = (slice(None), *np.ix_(task.rows, task.rows))
     gram = torch.cat(grams).numpy()[pick]
     ntk = torch.cat(ntks).numpy()[pick] if task.ntk else None
@@ -141,33 +108,7 @@ def collect(task: Task, parts: Iterator[tuple[Tensor, Tensor | None]], progress:
     return Sample(at.width, at.depth, task.seed, at.parametrization, gram, ntk)
 
 
-def chunks(task: Task, body: nn.Module, draws: Draws) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield (gram, ntk) of consecutive networks, conditioned layer by layer; memory is bounded by the chunk."""
-    k = task.X.shape[0]
-    index = draws.layers
-    draws.layers += 1
-    layer_bytes = 8 * k * max(task.place.width, task.X.shape[1])
-    held = 4 * draws.layers if task.ntk else 8
-    size = max(1, min(CHUNK_BYTES // (layer_bytes * held), 8 * CHUNK_ENTRIES // layer_bytes))
-    for first in range(0, task.networks, size):
-        networks = range(first, min(first + size, task.networks))
-        draws.start(task.seed, networks, k if task.ntk else None)
-        X = task.X.expand(len(networks), -1, -1)
-        with torch.set_grad_enabled(task.ntk):
-            features = body(X)
-        gram = (features @ features.mT).detach()
-        n = features.shape[-1]
-        if task.ntk:
-            assert task.readout is not None
-            draws.learn(task.readout, n, gram, torch.ones(()))
-            if features.requires_grad:
-                scale = float(task.readout.weight_std) / n**0.5
-                weight = scale * draws.normals(index, BACKWARD, 1, n)
-                torch.autograd.grad(features, draws.anchor, weight.expand_as(features))
-        yield gram / n, draws.ntk
-
-
-def whole_networks(task: Task) -> Iterator[tuple[Tensor, Tensor | None]]:
+def whole_networks(task: Task) -> Generator[Part]:
     """Yield (gram, ntk) network by network, each one built whole."""
     net = task.body if task.readout is None else task.body >> task.readout
     for index in range(task.networks):
