@@ -57,7 +57,7 @@ def test_q_of_the_sampled_perceptron_does_not_commute():
 
 
 def test_q_of_the_unscaled_perceptron_does_not_commute():
-    table = dl.compare(dl.Mlp("relu"), inputs(), [16, 32, 64], [8, 16, 32], 60, get=(), function=q)
+    table = dl.compare(dl.Mlp("relu"), inputs(), [16, 32, 64], [8, 16, 32], 100, get=(), function=q)
     assert table.verdict.word == "does not commute", table.verdict.reason
 
 

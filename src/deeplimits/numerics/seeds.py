@@ -33,7 +33,7 @@ def generator(seed: SupportsIndex, *names: str | int) -> np.random.Generator:
     """Return numpy's generator of the stream `names` under `seed`.
 
     Example:
-        >>> generator(0, "network", 7).integers(100) == generator(0, "network", 7).integers(100)
+        >>> int(generator(0, "network", 7).integers(100)) == int(generator(0, "network", 7).integers(100))
         True
     """
     return np.random.Generator(np.random.PCG64(sequence(seed, *names)))
