@@ -3,6 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
+from tests.ids import plain
 
 from deeplimits.numerics.gaussian import Bump, Erf, Exponential, Gelu, Linear, RectifiedPower, Series, Sine
 
@@ -97,7 +98,7 @@ def exact(family, formula, k, q1, q2):
     return scale - here, scale + here, scale
 
 
-@pytest.mark.parametrize(("family", "formula"), CASES, ids=str)
+@pytest.mark.parametrize(("family", "formula"), CASES, ids=plain)
 def test_near_matches_exact_values(family, formula):
     with mp.workdps(DIGITS):
         for q1, q2 in NORMS[:2] if family.homogeneous is not None else NORMS:
@@ -118,7 +119,7 @@ def test_near_matches_exact_values(family, formula):
                         assert abs(mp.sqrt(got[1] / scale) - mp.sqrt(abs(up) / scale)) <= 1e-14, place
 
 
-@pytest.mark.parametrize(("family", "formula"), CASES, ids=str)
+@pytest.mark.parametrize(("family", "formula"), CASES, ids=plain)
 def test_slope_is_the_derivative_in_k(family, formula):
     if family.code == 0 and family.power == 0:
         pytest.skip("the derivative of a step counts as zero")
@@ -152,7 +153,7 @@ def test_extended_precision_is_kept(angle):
 FAMILIES = [family for family, _ in CASES] + [Linear(), Series(np.tanh, key="tanh")]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=plain)
 def test_identical_opposite_and_zero_inputs(family):
     q = np.array([0.0, 0.7, 2.0])
     zero = np.zeros(3)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.ids import plain
 
 from deeplimits.numerics.gaussian import (
     Bump,
@@ -38,7 +39,7 @@ def tensor(values):
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=plain)
 def test_gradients_match_finite_differences(family):
     given = tensor([[0.3, 0.5], [-0.2, 0.9]]), tensor([[0.7], [1.2]]), tensor([[0.8, 1.5]])
     assert torch.autograd.gradcheck(lambda k, q, p: family.pair(k, q, p)[0], given, rtol=1e-6, atol=1e-9)
@@ -46,7 +47,7 @@ def test_gradients_match_finite_differences(family):
         assert torch.autograd.gradcheck(lambda k, q, p: family.pair(k, q, p)[1], given, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=plain)
 def test_slope_is_the_gradient_in_k(family):
     if isinstance(family, RectifiedPower) and family.power == 0:
         pytest.skip("the derivative of a step counts as zero")
@@ -56,7 +57,7 @@ def test_slope_is_the_gradient_in_k(family):
     torch.testing.assert_close(gradient, slope, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=plain)
 def test_identical_opposite_and_zero_inputs_have_finite_gradients(family):
     q = tensor([0.7, 0.7, 0.0, 0.0, 2.0])
     p = tensor([0.7, 0.7, 0.9, 0.0, 8.0])
@@ -70,7 +71,7 @@ def test_identical_opposite_and_zero_inputs_have_finite_gradients(family):
                 assert gradient is None or torch.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=plain)
 def test_diagonal_through_pair(family):
     """Along k = q1 = q2 the total gradient is dQ/dq, at any q."""
     q = tensor([0.2, 1.0, 3.0])

@@ -8,6 +8,7 @@ import torch
 
 from deeplimits.errors import DeepLimitsError
 from deeplimits.numerics.gaussian import (
+from tests.ids import plain
     Bump,
     Erf,
     Exponential,
@@ -88,7 +89,7 @@ def tensors(*values):
     return tuple(torch.tensor(value, dtype=torch.float64) for value in values)
 
 
-@pytest.mark.parametrize("family", SMOOTH + KINKED, ids=str)
+@pytest.mark.parametrize("family", SMOOTH + KINKED, ids=plain)
 def test_diagonal_mean_and_slope(family):
     q = np.array([0.05, 0.6, 1.0, 2.5])
     x, w = half_normal_nodes()
@@ -103,7 +104,7 @@ def test_diagonal_mean_and_slope(family):
     assert family.diagonal(q.reshape(2, 2))[0].shape == family.slope(q.reshape(2, 2)).shape == (2, 2)
 
 
-@pytest.mark.parametrize("family", SMOOTH, ids=str)
+@pytest.mark.parametrize("family", SMOOTH, ids=plain)
 @pytest.mark.parametrize(("q1", "q2"), [(1.0, 1.0), (0.1, 1.5), (0.8, 0.3)])
 @pytest.mark.parametrize("c", [-0.95, -0.3, 0.0, 0.5, 0.97])
 def test_pair_and_near_match_the_plane(family, q1, q2, c):
@@ -120,7 +121,7 @@ def test_pair_and_near_match_the_plane(family, q1, q2, c):
     assert abs(near[0] - want_slope) <= 1e-12 * steep
 
 
-@pytest.mark.parametrize("family", KINKED, ids=str)
+@pytest.mark.parametrize("family", KINKED, ids=plain)
 @pytest.mark.parametrize("c", [-0.99, -0.4, 0.0, 0.6, 0.999])
 def test_rectified_powers_match_the_sector(family, c):
     q1, q2 = 0.4, 3.0
@@ -157,7 +158,7 @@ def test_closed_forms_claim_no_error():
     assert [family.error(1.0) for family in SMOOTH[:10]] == [0.0] * 10
 
 
-@pytest.mark.parametrize("family", SMOOTH + KINKED, ids=str)
+@pytest.mark.parametrize("family", SMOOTH + KINKED, ids=plain)
 def test_families_are_hashable_and_flags_are_true(family):
     assert len({family, family}) == 1
     x = np.linspace(-3, 3, 61)
