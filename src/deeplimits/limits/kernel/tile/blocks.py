@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from deeplimits.limits.kernel.tile.scalar import angle, exponential, inverse_root, like, vectorise
 
+UNROLL = 4
+
 
 def affine(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
     """theta <- v0 theta + v2 k + v3; k <- v0 k + v1."""
@@ -157,3 +159,35 @@ def bump(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
         value = scale * inverse_root((one - s) * (one + s))
         k[n] = value
         theta[n] *= rate * rate * old * value * value * value
+
+
+def chebyshev(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
+    """Two Chebyshev series in x = v0/2 t/(t + v1) - 1, times a1 u1, by Clenshaw's rule; v: stretch, n, -, k's, theta's."""
+    vectorise()
+    scale, shift, count, root = v[0], v[1], int(v[2]), a1[0]
+    two, half, zero = like(v[0], 2.0), like(v[0], 0.5), like(v[0], 0.0)
+    for n in range(n_size):
+        t[n] = scale * t[n] / (t[n] + shift) - two
+        k[n], theta[n], c[n], inverse[n] = zero, zero, zero, zero
+    m = count
+    while m > 0:
+        m -= UNROLL
+        p0, p1, p2, p3 = v[m + 4], v[m + 5], v[m + 6], v[m + 7]
+        q0, q1, q2, q3 = v[m + count + 4], v[m + count + 5], v[m + count + 6], v[m + count + 7]
+        for n in range(n_size):
+            x, last, before = t[n], k[n], c[n]
+            before = (p3 - before) + x * last
+            last = (p2 - last) + x * before
+            before = (p1 - before) + x * last
+            k[n] = (p0 - last) + x * before
+            c[n] = before
+            last, before = theta[n], inverse[n]
+            before = (q3 - before) + x * last
+            last = (q2 - last) + x * before
+            before = (q1 - before) + x * last
+            theta[n] = (q0 - last) + x * before
+            inverse[n] = before
+    for n in range(n_size):
+        scale, x = root * u1[n], half * t[n]
+        k[n] = scale * (k[n] - x * c[n])
+        theta[n] = scale * (theta[n] - x * inverse[n])

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 FAST = {"fastmath": True, "error_model": "numpy", "cache": True, "_nrt": False}
 STRIP = {**FAST, "nogil": True}
+PART = {**STRIP, "inline": "always"}
 
 
 @lru_cache(maxsize=None)

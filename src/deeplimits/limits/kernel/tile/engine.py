@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import interpreter, memory
+from deeplimits.limits.kernel.tile import interpreter, memory, univariate
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def evaluate(request: Request) -> dict[str, np.ndarray]:
     """
     dtype, names = request.x1.dtype, [name for name in ("nngp", "ntk") if getattr(request, name)]
     results = {name: np.empty(request.shape, dtype=dtype) for name in names}
-    run = _Run(request, results, *encode(request.tape, request.before1, request.before2, request.real))
+    run = _Run(request, results, *_program(request))
     if request.real == dtype.type:
         home = results[names[0]]
         gram(request.x1, request.x2, home)
@@ -81,6 +81,19 @@ def evaluate(request: Request) -> dict[str, np.ndarray]:
         for name in names:
             np.fill_diagonal(results[name], request.diagonal[name == "ntk"])
     return results
+
+
+def _program(request: Request) -> tuple[interpreter.Program, Tables | None]:
+    if univariate.homogeneous(request.tape):
+        q1, q2 = (None if x is None else _squares(x) / x.shape[1] for x in (request.x1, request.x2))
+        found = univariate.program(request.tape, q1, q2, request.real)
+        if found is not None:
+            return found, None
+    return encode(request.tape, request.before1, request.before2, request.real)
+
+
+def _squares(x: np.ndarray) -> np.ndarray:
+    return np.einsum("nd,nd->n", x, x, dtype=np.float64)
 
 
 def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
@@ -105,7 +118,7 @@ def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
-    norms = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+    norms = np.sqrt(_squares(x))
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(dtype)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplimits.limits.kernel.tile.compiled import STRIP, invoke, place
+from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
 from deeplimits.limits.kernel.tile.memory import LANES
 from deeplimits.limits.kernel.tile.scalar import vectorise
 
@@ -70,7 +70,7 @@ class Work(NamedTuple):
     pairs: np.ndarray
 
 
-@njit(**STRIP)
+@njit(**PART)
 def run(state, spare, program, first, last, i, j, size):
     """Run steps first to last of a tape on one row of a tile."""
     for n in range(first, last):
@@ -134,13 +134,13 @@ def mirror(out, i0, i1, j0, j1, turned):
                     out[j, i] = turned[j - left, i - top]
 
 
-@njit(**STRIP)
+@njit(**PART)
 def whole(size):
     """Round up to whole vectors."""
     return (size + LANES - 1) // LANES * LANES
 
 
-@njit(**STRIP)
+@njit(**PART)
 def begin(output, state, i, j, size, width, pairs, found):
     """Load one row of a tile."""
     norm, skip = output.inverse1[i], i if output.symmetric else -1
@@ -148,7 +148,7 @@ def begin(output, state, i, j, size, width, pairs, found):
     return load(*rows, state[0, 0], state[0, 1], size, width, skip, pairs, found, i)
 
 
-@njit(**STRIP)
+@njit(**PART)
 def end(output, state, i, j, size):
     """Write one row of a tile."""
     if output.want_nngp:
@@ -157,7 +157,7 @@ def end(output, state, i, j, size):
         store(state[0, 1], output.ntk, i, j, size)
 
 
-@njit(**STRIP)
+@njit(**PART)
 def reflect(output, i0, i1, j0, j1, turned):
     """Write the mirror images of a finished tile of a symmetric result."""
     if output.symmetric and output.want_nngp:

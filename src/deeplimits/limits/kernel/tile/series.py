@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplimits.limits.kernel.tile.compiled import STRIP, invoke, place
+from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
 from deeplimits.limits.kernel.tile.interpreter import COLUMNS, begin, end, reflect, run, whole
 from deeplimits.limits.kernel.tile.memory import LANES, aligned
 from deeplimits.limits.kernel.tile.mehler import COSINES, FINISH, HORNER, INTERPOLATE, KEEP, SQUARE
@@ -53,7 +53,7 @@ def scratch(tables: Tables, rows: int) -> Scratch:
     return Scratch(*(aligned(shape, np.float64) for shape in shapes))
 
 
-@njit(**STRIP)
+@njit(**PART)
 def _order(tables, table, cosine):
     n = 0
     while n < tables.levels.shape[0] - 1 and tables.levels[n] < cosine:
@@ -61,7 +61,7 @@ def _order(tables, table, cosine):
     return tables.orders[table, n]
 
 
-@njit(**STRIP)
+@njit(**PART)
 def _spread(tables, scratch, table, position, even, odd, out, row):
     """Write the coefficients at a position between nodes: the first `even`, and from the even count on, `odd`."""
     start, gap, odds, stencil, nodes = tables.layout[table]
@@ -79,7 +79,7 @@ def _spread(tables, scratch, table, position, even, odd, out, row):
     invoke(tables.parts[INTERPOLATE], (*given, gap + odds, stencil, gap, odd))
 
 
-@njit(**STRIP)
+@njit(**PART)
 def _fill_columns(tables, scratch, table, program, at, j0, size, even, odd):
     gap = tables.layout[table, 1]
     for left in range(0, size, LANES):
@@ -91,7 +91,7 @@ def _fill_columns(tables, scratch, table, program, at, j0, size, even, odd):
                     scratch.columns[m, left + n] = scratch.turned[n, m]
 
 
-@njit(**STRIP)
+@njit(**PART)
 def _pair(tables, scratch, work, program, r, at, m, rows, gap, even, odd, size):
     """One series step on rows m and m + 1 of a tile, whose k holds the cosine; `rows` are their inputs, and a column."""
     parts, spare, first, second, j = tables.parts, work.spare, rows[0], rows[1], rows[2]
@@ -114,7 +114,7 @@ def _pair(tables, scratch, work, program, r, at, m, rows, gap, even, odd, size):
     invoke(parts[FINISH], (k1, theta1, z1, e1, d1, total1, slope1, u, a1, size))
 
 
-@njit(**STRIP)
+@njit(**PART)
 def _step(tables, scratch, work, program, n, i0, i1, j0, size):
     """One series step on a whole tile."""
     r, at, table, rows = program.ops[n, 2], program.ops[n, 4], program.ops[n, 5], i1 - i0
