@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from deeplimits.errors import InputError, MemoryNeeded
+from deeplimits.errors import InputError
+from deeplimits.finite.inputs import check_memory
 from deeplimits.finite.tangent.jacobian import rest
 from deeplimits.finite.tangent.layers import bytes_per_input, contribution
 from deeplimits.finite.tangent.traces import Trace, faithful, outputs_of, traces, trained
@@ -71,7 +71,9 @@ def _kernel(module: nn.Module, one: Tensor, two: Tensor, full: bool) -> Tensor:
         values = module(one[:PROBE])
     _check_outputs(module, values, one)
     count = values[0].numel()
-    _check_memory(len(one), len(two), count if full else 1, values.element_size())
+    needed = 2 * len(one) * len(two) * (count if full else 1) ** 2 * values.element_size()
+    fix = "use outputs='trace', ask for blocks of rows (X1[a:b], X2), or use fewer inputs"
+    check_memory(WHERE, "the result and its copy", needed, fix)
     layers = faithful(module, one[:PROBE])
     done = {id(p) for layer in layers for p in trained(layer).values()}
     others: dict[str, Tensor] = {
@@ -161,12 +163,3 @@ def _check_outputs(module: nn.Module, values: Any, X: Tensor) -> None:
     if not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * float(together.abs().max())):
         why = "the output for an input changes with the other inputs of the batch, or from call to call"
         raise InputError(WHERE, why, "call module.eval(), or remove what mixes the batch")
-
-
-def _check_memory(rows: int, columns: int, outputs: int, item: int) -> None:
-    needed = rows * columns * outputs**2 * item
-    pages, page = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    if 2 * needed > pages * page:
-        why = f"the result takes {needed:,} bytes and twice that while it is made; {pages * page:,} are free"
-        fix = "use outputs='trace', ask for blocks of rows (X1[a:b], X2), or use fewer inputs"
-        raise MemoryNeeded(WHERE, why, fix)

@@ -18,9 +18,10 @@ from deeplimits.finite.build.dense import make
 from deeplimits.finite.build.place import building, place
 from deeplimits.finite.chunks import conditioned_chunks, conditions
 from deeplimits.finite.empirical_ntk import empirical_ntk
-from deeplimits.finite.inputs import distinct_rows, matrix
+from deeplimits.finite.inputs import check_memory, distinct_rows
 from deeplimits.finite.record import Sample
 from deeplimits.finite.task import Part, Task
+from deeplimits.numerics.arrays import check
 from deeplimits.numerics.seeds import generator
 
 Progress = Callable[[int, int], None]
@@ -72,7 +73,7 @@ def sample(
 def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, get: Any, parametrization: str) -> Task:
     """Check the arguments of `sample` and put them together."""
     where = "sample"
-    inputs, rows = distinct_rows(matrix(where, "X", X))
+    inputs, rows = distinct_rows(np.asarray(check(where, X).numpy()[0], dtype=np.float64))
     networks = whole(where, "networks", networks, minimum=2)
     generator(seed, "checked")
     asked = (get,) if isinstance(get, str) else tuple(get)
@@ -84,6 +85,9 @@ def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, 
     if readout is None and "ntk" in asked:
         why = "the NTK is that of a scalar output and the network has no Dense readout"
         raise DescriptionError(where, why, "add >> Dense(features=1), or ask for get='nngp'")
+    needed = 2 * 8 * networks * len(rows) ** 2 * (1 + ("ntk" in asked))
+    fix = "use fewer inputs, sample fewer networks at a time (prefixes agree), or ask for one of 'nngp' and 'ntk'"
+    check_memory(where, "the matrices of all networks", needed, fix)
     body = Serial(layers=layers if readout is None else layers[:-1])
     return Task(body, readout, at, torch.from_numpy(inputs), rows, networks, seed, "ntk" in asked)
 
