@@ -108,7 +108,8 @@ def _sequence(scale: Any) -> Profile:
         return Profile("trivial", 0.0, f"sum alpha^2 of {name} tends to 0: the blocks vanish")
     if not settles:
         why = f"sum alpha^2 of {name} is {sums[-2]:.4g} at L={_DEPTHS[-2]}, {sums[-1]:.4g} at L={longest}, and diverges"
-        return Profile("explodes", float("inf"), why, growth=max(growth, 0.0))
+        logarithmic = abs(increments[-1] / increments[-2] - 1) < 0.02
+        return Profile("explodes", float("inf"), why, growth=0.0 if logarithmic else growth)
     if fixed:
         return _fixed_sequence(name, rows[longest], sums)
     if peaks[-1] < 0.25 * peaks[0]:
