@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.house.blocks import blocks, commands
 
 ROOT = Path(__file__).parents[2]

@@ -3,9 +3,9 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from tests.ids import plain
 
 from deeplimits.numerics.gaussian import Bump, Erf, Exponential, Gelu, Linear, RectifiedPower, Series, Sine
+from tests.ids import plain
 
 DIGITS = 100
 ANGLES = [1.0, 0.3, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tests.ids import plain
 
 from deeplimits.numerics.gaussian import (
     Bump,
@@ -17,6 +16,7 @@ from deeplimits.numerics.gaussian import (
     Sine,
 )
 from deeplimits.numerics.gaussian.arccosine import arc_cosine
+from tests.ids import plain
 
 FAMILIES = [
     RectifiedPower(0, 1.0, -1.0),

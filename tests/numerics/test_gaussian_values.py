@@ -8,7 +8,6 @@ import torch
 
 from deeplimits.errors import DeepLimitsError
 from deeplimits.numerics.gaussian import (
-from tests.ids import plain
     Bump,
     Erf,
     Exponential,
@@ -19,6 +18,7 @@ from tests.ids import plain
     Series,
     Sine,
 )
+from tests.ids import plain
 
 SMOOTH = [
     Erf(),
