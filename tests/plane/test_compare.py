@@ -65,7 +65,7 @@ def test_the_corner_is_the_flow(resnet):
 def test_the_rates_in_width_and_depth(resnet):
     for rate in resnet.depth_rates:
         assert rate.slope.value == pytest.approx(-1, abs=0.02)
-        assert len(rate.depths) == 8
+        assert rate.depths == [8, 16, 32, 64, 128, 256]
     nngp = resnet.width_rates[0]
     assert nngp.slope.low < -0.5 < nngp.slope.high
     assert nngp.rate.a.high > 2

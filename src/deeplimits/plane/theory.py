@@ -15,7 +15,7 @@ from deeplimits.limits.proportional.chi_square import log_norm_law
 from deeplimits.numerics.fit import Slope, slope
 from deeplimits.plane.record import DepthRate
 
-FAR = (8, 16, 32, 64, 128, 256, 512, 1024)
+FAR = (8, 16, 32, 64, 128, 256)
 ABSENT = (NoRule, NoLimit, DescriptionError, PrecisionError)
 
 
@@ -53,7 +53,7 @@ def predict(net: Layer, inputs: np.ndarray, depths: Iterable[int], get: tuple[st
 
 
 def depth_rate(net: Layer, inputs: np.ndarray, name: str, theory: Theory) -> DepthRate:
-    """Return |K(L) - K(inf)|_F / |K(inf)|_F at depths 8 to 1024 and its exponent: no sample is involved."""
+    """Return |K(L) - K(inf)|_F / |K(inf)|_F at depths 8 to 256 and its exponent: no sample is involved."""
     limit = theory.at(name, inf)
     if limit is None or not np.any(limit):
         return DepthRate(name, [], [], None, "no kernel at infinite depth to approach")
