@@ -60,7 +60,7 @@ def test_width_draws_the_fit_only_where_it_holds(resnet):
     good = width.width_data(resnet)
     assert good.about == "corner"
     assert good.curves[0].fitted[0] == pytest.approx(math.sqrt(2.16**2 / 32 + 0.2**2 / 16**2))
-    assert good.title == "ResNet: one network within 5% at width 1,866"
+    assert good.title == "ResNet: one network within 5 % at width 1,866"
     rate = dataclasses.replace(resnet.width_rates[0].rate, chi_square=1000.0)
     rates = [dataclasses.replace(resnet.width_rates[0], rate=rate)]
     poor = width.width_data(dataclasses.replace(resnet, width_rates=rates))

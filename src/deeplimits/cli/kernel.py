@@ -60,37 +60,38 @@ def kernel(
         raise InputError("--depth", f"{len(depths)} depths", "give one")
     kernels = read.names("--get", get, ("nngp", "ntk"))
     table = load(data, rows, scale)
-    count = len(table.rows)
-    if json and out is None and count > JSON_ROWS:
-        raise InputError(
-            "--json", f"{count} rows make a document too large to read", f"pass --out file.npz or --rows {JSON_ROWS}"
-        )
-    if out is not None and out.suffix != ".npz":
-        raise InputError("--out", f"{str(out)!r} is not a .npz file", "name a file that ends in .npz")
+    if json and out is None and len(table.rows) > JSON_ROWS:
+        why = f"{len(table.rows)} rows make a document too large to read"
+        raise InputError("--json", why, f"pass --out file.npz or --rows {JSON_ROWS}")
     found = dl.kernel(net, table.rows, depth=depths[0], get=kernels)
-    matrices: dict[str, Any] = {name: np.asarray(getattr(found, name)) for name in kernels}
+    matrices = {name: np.asarray(getattr(found, name)) for name in kernels}
     words = str(dl.describe(net, depth=depths[0]))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(out, **matrices)
+        _save(out, matrices)
     if json:
-        content: dict[str, Any] = {
-            "network": repr(net),
-            "depth": str(depths[0]),
-            "data": table.description,
-            "limit": words,
-        }
-        content |= (
-            {"out": str(out)} if out is not None else {name: matrix.tolist() for name, matrix in matrices.items()}
-        )
-        console.document({**content, "rows": count, "summary": {n: summary(m) for n, m in matrices.items()}})
+        content = {"network": repr(net), "depth": str(depths[0]), "data": table.description, "limit": words}
+        values = {"out": str(out)} if out is not None else {name: m.tolist() for name, m in matrices.items()}
+        console.document({**content, **values, "summary": {name: summary(m) for name, m in matrices.items()}})
         return
     print(f"{net!r}\ndepth {depth}: {words}\n{table.description}\n")
-    lines = [
-        [name.upper(), *(f"{value:.6g}" for value in summary(matrix).values())] for name, matrix in matrices.items()
-    ]
+    lines = [[name.upper(), *(f"{value:.6g}" for value in summary(m).values())] for name, m in matrices.items()]
     console.table(["kernel", "smallest diagonal", "largest diagonal", "mean off the diagonal"], lines)
     print(f"\nwritten to {out}" if out is not None else "\n--out file.npz writes the matrices")
+
+
+def _save(path: Path, matrices: dict[str, Any]) -> None:
+    import numpy as np
+
+    from deeplimits.errors import InputError
+
+    if path.suffix != ".npz":
+        raise InputError("--out", f"{str(path)!r} is not a .npz file", "name a file that ends in .npz")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **matrices)
+    except OSError as error:
+        fix = "name a file in a folder you can write to"
+        raise InputError("--out", f"{str(path)!r} cannot be written ({error})", fix) from None
 
 
 def summary(matrix: Any) -> dict[str, float]:

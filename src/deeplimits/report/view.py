@@ -49,7 +49,7 @@ def _readings(record: Comparison) -> list[tuple[str, str, str]]:
 
 
 def _percent(record: Comparison) -> str:
-    return next((f"{need.tolerance:.0%}" for need in record.widths_needed), "5%").replace("%", " %")
+    return next((f"{100 * need.tolerance:g} %" for need in record.widths_needed), "5 %")
 
 
 def _widths(record: Comparison, name: str) -> str:
@@ -82,9 +82,9 @@ def _columns(record: Comparison) -> list[tuple[str, Any]]:
         ("mean q predicted", lambda p: _diagonal(p, "predicted")),
         ("measured", lambda p: _diagonal(p, "mean")),
         ("relative rms", lambda p: _estimate(p.nngp.rms if p.nngp else None)),
-        ("largest z", lambda p: "" if p.nngp is None or p.nngp.z_max is None else f"{p.nngp.z_max:.1f}"),
+        ("largest z", lambda p: _number(p.nngp.z_max if p.nngp else None, 2)),
         ("NTK rms", lambda p: _estimate(p.ntk.rms if p.ntk else None)),
-        ("NTK largest z", lambda p: "" if p.ntk is None or p.ntk.z_max is None else f"{p.ntk.z_max:.1f}"),
+        ("NTK largest z", lambda p: _number(p.ntk.z_max if p.ntk else None, 2)),
         ("mean log q", lambda p: _estimate(p.log_mean)),
         ("predicted mean log q", lambda p: _number(p.log_mean_predicted)),
         ("var log q", lambda p: _estimate(p.log_variance)),
@@ -101,8 +101,8 @@ def _diagonal(place: Place, field: str) -> str:
     return "" if matrix is None else _number(sum(matrix[i][i] for i in range(len(matrix))) / len(matrix))
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}".replace("-", "−")
+def _number(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f"{value:.{digits}g}".replace("-", "−")
 
 
 def _estimate(estimate: Estimate | None) -> str:

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 from deeplimits.numerics.fit import Rate
-from deeplimits.plane.record import Comparison
+from deeplimits.plane.record import Comparison, WidthNeeded
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, dodge, key, logarithmic, measured, short, size
 from deeplimits.report.words import count, family_name
@@ -70,18 +70,21 @@ def width_data(record: Comparison) -> WidthData | None:
             curves.append(WidthCurve(depth, widths, values, errors, fitted))
     if not curves:
         return None
-    needed = next(
-        (w for w in reversed(record.widths_needed) if w.kernel == "nngp" and w.ensemble == 1 and w.width), None
-    )
-    title = f"{family_name(record)}: " + (
-        f"one network within {needed.tolerance:.0%} at width {count(needed.width or 0)}"
-        if needed
-        else "no width measured is enough"
-    )
+    needed = _needed(record)
+    title = "no width measured is enough"
+    if needed is not None:
+        title = f"one network within {100 * needed.tolerance:g} % at width {count(needed.width or 0)}"
+    title = f"{family_name(record)}: {title}"
     about = "corner" if about_corner else "right edge"
     if needed is None:
         return WidthData(title, about, tuple(curves))
     return WidthData(title, about, tuple(curves), needed.tolerance, needed.width)
+
+
+def _needed(record: Comparison) -> WidthNeeded | None:
+    """The width one network needs at the largest depth, where it is known."""
+    chosen = (w for w in record.widths_needed if (w.kernel, w.ensemble, w.depth) == ("nngp", 1, record.depths[-1]))
+    return next((w for w in chosen if w.width is not None), None)
 
 
 def _fit(rate: Rate, widths: Sequence[int], depth: float) -> tuple[float, ...]:
