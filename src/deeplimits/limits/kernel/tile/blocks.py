@@ -191,3 +191,11 @@ def chebyshev(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_si
         scale, x = root * u1[n], half * t[n]
         k[n] = scale * (k[n] - x * c[n])
         theta[n] = scale * (theta[n] - x * inverse[n])
+
+
+def flip(source, target, n_stride, n_rows, n_columns):
+    """target[j, i] <- source[i, j], both inside one matrix whose rows are `n_stride` apart."""
+    vectorise()
+    for j in range(n_columns):
+        for i in range(n_rows):
+            target[j * n_stride + i] = source[i * n_stride + j]

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import interpreter, memory, univariate
+from deeplimits.limits.kernel.tile import blocks, interpreter, memory, univariate
+from deeplimits.limits.kernel.tile.compiled import address
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 
 if TYPE_CHECKING:
@@ -153,15 +154,15 @@ class _Run:
         nngp, ntk = (self.results.get(name, unwanted) for name in ("nngp", "ntk"))
         wanted = request.nngp, request.ntk, request.x2 is None
         scale, limit = real(1 / request.x1.shape[1]), real(1 - close)
-        return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, self.norms1, self.norms2, limit)
+        norms, flip = (self.norms1, self.norms2), address(blocks.flip, request.x1.dtype.type)
+        return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, *norms, limit, flip)
 
     def _work(self) -> interpreter.Work:
-        edge, real, block = interpreter.EDGE, self.request.real, interpreter.COLUMNS
+        real, block = self.request.real, interpreter.COLUMNS
         rows = 1 if self.tables is None else self.rows + 1
         state = memory.aligned((rows, self.request.tape.registers, 2, block), real)
-        turned = np.empty((edge, edge), dtype=self.request.x1.dtype)
         pairs = np.empty((2 * self.rows * block, 2), dtype=np.int32)
-        return interpreter.Work(state, memory.aligned((interpreter.SPARE, block), real), turned, pairs)
+        return interpreter.Work(state, memory.aligned((interpreter.SPARE, block), real), pairs)
 
     def _body(self, output: interpreter.Output) -> tuple[interpreter.Work, Callable[..., tuple[int, int]]]:
         work = self._work()

@@ -11,7 +11,7 @@ from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
 from deeplimits.limits.kernel.tile.memory import LANES
 from deeplimits.limits.kernel.tile.scalar import vectorise
 
-ROWS, COLUMNS, EDGE, SPARE = 64, 256, 32, 10
+ROWS, COLUMNS, SPARE = 64, 256, 10
 
 
 class Output(NamedTuple):
@@ -23,6 +23,7 @@ class Output(NamedTuple):
         symmetric: whether rows and columns are the same inputs (lower triangle computed, both written).
         inverse1, inverse2: 1/|x| in units of the unscaled gram, shapes (N1,), (N2,).
         limit: pairs with |cosine| above it are reported.
+        flip: address of `blocks.flip` for the results' dtype.
     """
 
     gram: np.ndarray
@@ -36,6 +37,7 @@ class Output(NamedTuple):
     inverse1: np.ndarray
     inverse2: np.ndarray
     limit: float
+    flip: int
 
 
 class Program(NamedTuple):
@@ -60,13 +62,11 @@ class Work(NamedTuple):
     Attributes:
         state: (rows, registers, 2, COLUMNS): k and theta.
         spare: (SPARE, COLUMNS).
-        turned: (EDGE, EDGE), of the results' dtype.
         pairs: (P, 2): the pairs reported so far.
     """
 
     state: np.ndarray
     spare: np.ndarray
-    turned: np.ndarray
     pairs: np.ndarray
 
 
@@ -119,21 +119,6 @@ def store(values, out, i, j, size):
         out[i, j + n] = values[n]
 
 
-@njit(**STRIP)
-def mirror(out, i0, i1, j0, j1, turned):
-    """Write out[j, i] = out[i, j] for the entries j < i of a tile, through a buffer that stays in cache."""
-    for top in range(i0, i1, EDGE):
-        bottom = min(top + EDGE, i1)
-        for left in range(j0, min(j1, bottom), EDGE):
-            right = min(left + EDGE, j1)
-            for i in range(top, bottom):
-                for j in range(left, right):
-                    turned[j - left, i - top] = out[i, j]
-            for j in range(left, right):
-                for i in range(max(top, j + 1), bottom):
-                    out[j, i] = turned[j - left, i - top]
-
-
 @njit(**PART)
 def whole(size):
     """Round up to whole vectors."""
@@ -158,12 +143,21 @@ def end(output, state, i, j, size):
 
 
 @njit(**PART)
-def reflect(output, i0, i1, j0, j1, turned):
+def reflect(output, i0, i1, j0, j1):
     """Write the mirror images of a finished tile of a symmetric result."""
     if output.symmetric and output.want_nngp:
-        mirror(output.nngp, i0, i1, j0, j1, turned)
+        _mirror(output.flip, output.nngp, i0, i1, j0, j1)
     if output.symmetric and output.want_ntk:
-        mirror(output.ntk, i0, i1, j0, j1, turned)
+        _mirror(output.flip, output.ntk, i0, i1, j0, j1)
+
+
+@njit(**STRIP)
+def _mirror(flip, out, i0, i1, j0, j1):
+    if j0 < i0:
+        invoke(flip, (place(out, (i0, j0)), place(out, (j0, i0)), out.shape[1], i1 - i0, min(j1, i0) - j0))
+    for j in range(max(j0, i0), min(j1, i1)):
+        if j + 1 < i1:
+            invoke(flip, (place(out, (j + 1, j)), place(out, (j, j + 1)), out.shape[1], i1 - j - 1, 1))
 
 
 @njit(**STRIP)
@@ -183,6 +177,6 @@ def strip(program, output, work, i0, i1, j0):
             found = begin(output, work.state[0], i, j0, size, width, work.pairs, found)
             run(work.state[0], work.spare, program, 0, program.ops.shape[0], i, j0, width)
             end(output, work.state[0], i, j0, size)
-        reflect(output, i0, i1, j0, j1, work.turned)
+        reflect(output, i0, i1, j0, j1)
         j0 = j1
     return j0, found

@@ -157,6 +157,6 @@ def strip(program, tables, output, work, scratch, i0, i1, j0):
         for m in range(rows):
             size = max(min(j1, i0 + m + 1) - j0, 0) if output.symmetric else j1 - j0
             end(output, work.state[m], i0 + m, j0, size)
-        reflect(output, i0, i1, j0, j1, work.turned)
+        reflect(output, i0, i1, j0, j1)
         j0 = j1
     return j0, found
