@@ -85,7 +85,8 @@ class Layer:
         from deeplimits.architecture.compose import Serial
 
         if not isinstance(other, Layer):
-            return NotImplemented
+            fix = "join layers only, e.g. Dense() >> act.Relu(); a name such as 'relu' stands for one in Mlp and ResNet"
+            raise DescriptionError(f"{type(self).__name__} >> ...", f"{other!r} is not a layer", fix)
         return Serial(*_chain(self), *_chain(other))
 
     def children(self) -> Iterator[tuple[str, Layer]]:
@@ -158,6 +159,11 @@ def _chain(layer: Layer) -> tuple[Layer, ...]:
     return layer.layers if isinstance(layer, Serial) else (layer,)
 
 
+def as_float(value: Any) -> float:
+    """Return a number, or a tensor that holds one, as a float."""
+    return float(value.detach()) if hasattr(value, "detach") else float(value)
+
+
 def number(where: str, name: str, value: Any, *, minimum: float | None = 0.0) -> Any:
     """Check that `value` is a finite number (a tensor scalar is let through) and return it.
 
@@ -165,7 +171,7 @@ def number(where: str, name: str, value: Any, *, minimum: float | None = 0.0) ->
         DescriptionError: not a number, not finite, or below `minimum`.
     """
     try:
-        plain = float(value)
+        plain = as_float(None if isinstance(value, str) else value)
     except (TypeError, ValueError):
         raise DescriptionError(where, f"{name}={value!r} is not a number", f"give {name} as a float") from None
     if plain != plain or plain in (float("inf"), float("-inf")) or (minimum is not None and plain < minimum):

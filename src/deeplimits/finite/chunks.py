@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from deeplimits.architecture.dense import Gaussian
+from deeplimits.architecture.layer import as_float
 from deeplimits.finite.build.place import building
 from deeplimits.finite.conditioning import BACKWARD, Draws, conditioned
 from deeplimits.finite.task import Part, Task, dense_layers
@@ -72,7 +73,7 @@ def chunk(task: Task, body: nn.Module, draws: Draws, networks: range) -> Part:
         assert task.readout is not None
         draws.learn(task.readout, n, gram, torch.ones((), dtype=torch.float64))
         if features.requires_grad:
-            scale = float(task.readout.weight_std) / n**0.5
+            scale = as_float(task.readout.weight_std) / n**0.5
             weight = scale * draws.normals(draws.layers - 1, BACKWARD, 1, n)
             torch.autograd.grad(features, draws.anchor, weight.expand_as(features))
     return gram / n, draws.ntk

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from deeplimits.architecture import compose
 from deeplimits.architecture.activation import Activation
 from deeplimits.architecture.dense import Dense
-from deeplimits.architecture.layer import Layer, Power
+from deeplimits.architecture.layer import Layer, Power, as_float
 from deeplimits.architecture.norm import LayerNorm, RMSNorm
 from deeplimits.architecture.scale import alpha
 from deeplimits.errors import DescriptionError
@@ -97,7 +97,7 @@ def residual(layer: compose.Residual, place: Place) -> tuple[nn.Module, int | No
     branch, features = building(layer.branch, place.at("branch", place.features))
     _same("Residual", place.path, "the skip", place.features, "the branch", features)
     scale = alpha(layer.scale, place.index, place.repeats, place.depth)
-    return Residual(branch, float(scale)), features
+    return Residual(branch, as_float(scale)), features
 
 
 @building.rule(compose.Parallel, source="definition")

@@ -13,6 +13,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 
 from deeplimits.architecture import dense as description
+from deeplimits.architecture.layer import as_float
 from deeplimits.architecture.size import is_fixed, resolve
 from deeplimits.finite.build.place import Place, building
 from deeplimits.finite.build.weights import blocks, frame, normal, sparse_mask
@@ -103,7 +104,7 @@ class Recipe:
 
         ntk: unit parameters and the scale in the forward pass; standard: the scale in the parameters.
         """
-        dtype, bias_std = self.place.dtype, float(self.layer.bias_std)
+        dtype, bias_std = self.place.dtype, as_float(self.layer.bias_std)
         bias = normal((self.features_out,), self.place, "bias") if bias_std else None
         inside = self.place.parametrization == "standard"
         if inside:
@@ -117,7 +118,7 @@ class Recipe:
     @property
     def std(self) -> float:
         """The description's weight_std as a number."""
-        return float(self.layer.weight_std)
+        return as_float(self.layer.weight_std)
 
     def sized(self, name: str, size: Any, among: int) -> int:
         """Return a share of WIDTH, or a number, as a number of at most `among`.
@@ -187,7 +188,7 @@ class LazyDense(LazyModuleMixin, Dense):
     like: Tensor
 
     def __init__(self, recipe: Recipe):
-        bias_std, standard = float(recipe.layer.bias_std), recipe.place.parametrization == "standard"
+        bias_std, standard = as_float(recipe.layer.bias_std), recipe.place.parametrization == "standard"
         bias = normal((recipe.features_out,), recipe.place, "bias") if bias_std else None
         if bias is not None:
             bias = (bias * bias_std if standard else bias).to(recipe.place.dtype)

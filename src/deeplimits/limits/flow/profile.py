@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import zeta
 
-from deeplimits.architecture.layer import Power
+from deeplimits.architecture.layer import Power, as_float
 from deeplimits.architecture.scale import Decreasing, alpha
 from deeplimits.errors import DescriptionError
 from deeplimits.numerics.accelerate import accelerate
@@ -57,7 +57,7 @@ def profile(scale: Any) -> Profile:
         return _decreasing(scale)
     if callable(scale) and not hasattr(scale, "__float__"):
         return _sequence(scale)
-    value = float(scale)  # type: ignore[arg-type]
+    value = as_float(scale)
     if value == 0:
         return Profile("trivial", 0.0, "the branches are scaled by 0")
     why = f"every branch is scaled by {value:g}, so sum alpha^2 = {value**2:g} L diverges"
@@ -66,32 +66,34 @@ def profile(scale: Any) -> Profile:
 
 def _power(scale: Power) -> Profile:
     exponent, factor = scale.exponent, scale.factor
-    if float(factor) == 0 or exponent < -0.5:
-        why = f"sum alpha^2 = {float(factor) ** 2:g} L^{2 * exponent + 1:g} tends to 0: the blocks vanish"
+    if as_float(factor) == 0 or exponent < -0.5:
+        why = f"sum alpha^2 = {as_float(factor) ** 2:g} L^{2 * exponent + 1:g} tends to 0: the blocks vanish"
         return Profile("trivial", 0.0, why)
     if exponent == -0.5:
-        why = f"sum alpha^2 = {float(factor) ** 2:g} and max alpha -> 0: the kernel follows an ODE in layer time"
+        why = f"sum alpha^2 = {as_float(factor) ** 2:g} and max alpha -> 0: the kernel follows an ODE in layer time"
         return Profile("flow", factor**2, why)
     growth = 2 * exponent + 1
-    why = f"sum alpha^2 = {float(factor) ** 2:g} L^{growth:g} diverges"
+    why = f"sum alpha^2 = {as_float(factor) ** 2:g} L^{growth:g} diverges"
     return Profile("explodes", float("inf"), why, growth=growth)
 
 
 def _decreasing(scale: Decreasing) -> Profile:
     exponent, factor = scale.exponent, scale.factor
     if exponent <= 0.5:
-        why = f"sum alpha_l^2 with alpha_l = {float(factor):g} l^-{exponent:g} diverges"
+        why = f"sum alpha_l^2 with alpha_l = {as_float(factor):g} l^-{exponent:g} diverges"
         return Profile("explodes", float("inf"), why, growth=1 - 2 * exponent)
     first = tuple(factor**2 * float(place) ** (-2 * exponent) for place in range(1, DISCRETE_LAYERS + 1))
     time = factor**2 * float(zeta(2 * exponent))
     tail = factor**2 * float(zeta(2 * exponent, DISCRETE_LAYERS + 1))
     squares = factor**4 * float(zeta(4 * exponent, DISCRETE_LAYERS + 1))
-    why = f"alpha_l does not depend on the depth and sum alpha_l^2 = {float(time):.6g}: an infinite discrete recursion"
+    why = (
+        f"alpha_l does not depend on the depth and sum alpha_l^2 = {as_float(time):.6g}: an infinite discrete recursion"
+    )
     return Profile("discrete", time, why, first, tail, squares)
 
 
 def _squares(scale: Any, depth: int) -> np.ndarray:
-    return np.array([float(alpha(scale, place, depth, depth)) ** 2 for place in range(1, depth + 1)])
+    return np.array([as_float(alpha(scale, place, depth, depth)) ** 2 for place in range(1, depth + 1)])
 
 
 def _sequence(scale: Any) -> Profile:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from deeplimits.architecture.compose import Residual, Serial, written_out
-from deeplimits.architecture.layer import Layer, Power
+from deeplimits.architecture.layer import Layer, Power, as_float
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.flow import fixed_point, rate
 from deeplimits.limits.flow.note import Note, probe_pairs
@@ -15,6 +17,7 @@ from deeplimits.limits.flow.profile import Profile, profile
 from deeplimits.limits.flow.runge_kutta import Increment, euler, flow
 from deeplimits.limits.kernel import near
 from deeplimits.limits.kernel.lowering import Lowering
+from deeplimits.limits.kernel.tape import Tape
 
 TOLERANCE = 1e-11
 _STEPS = (8, 16, 32, 64)
@@ -56,7 +59,7 @@ def _residual(parts: tuple[Any, ...], block: Layer, state: Lowering) -> None:
     if kinds == {"flow"}:
         increments = [(part.branch, p.time) for part, p in active]
         steps, error = _choose_steps(state, increments)
-        text = f"the flow at layer time {sum(float(p.time) for _, p in active):.6g}: {active[0][1].why}"
+        text = f"the flow at layer time {sum(as_float(p.time) for _, p in active):.6g}: {active[0][1].why}"
         flow(state, increments, steps)
         solved = f"; solved with {steps} Runge-Kutta steps of order 8, estimated relative error {error:.0e}"
         state.limits.append(Note("flow", True, True, text + solved))
@@ -74,7 +77,7 @@ def _discrete(active: list[tuple[Any, Profile]], state: Lowering) -> None:
     euler(state, single)
     flow(state, rest, 2)
     text = f"{active[0][1].why}; its first {depth} layers are taken one by one, the rest (sum alpha^2 = "
-    text += f"{sum(float(p.tail) for _, p in active):.3g}) as one step and a flow that match it to second order"
+    text += f"{sum(as_float(p.tail) for _, p in active):.3g}) as one step and a flow that match it to second order"
     state.limits.append(Note("discrete", True, True, text))
 
 
@@ -84,13 +87,34 @@ def _root(value: Any) -> Any:
 
 def _choose_steps(state: Lowering, increments: list[Increment]) -> tuple[int, float]:
     """Double the number of steps until probe pairs settle; return it with the last change."""
-    start = near.run(state.tape(), probe_pairs(state.probe))
-    plain = [(branch, float(time)) for branch, time in increments]
+    plain = tuple((branch, as_float(time)) for branch, time in increments)
+    place = replace(state.fork(), standard=False, probe=tuple(float(q) for q in state.probe))
+    tape = state.tape()
+    try:
+        return _settled_steps(tape, plain, _Start(place))
+    except TypeError:  # a hyperparameter given as a tensor has no hash
+        return _settled_steps.__wrapped__(tape, plain, _Start(place))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The place of a flow on a tape; two are the same where the same pairs are probed."""
+
+    state: Lowering = field(compare=False)
+    probe: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probe", self.state.probe)
+
+
+@lru_cache(maxsize=64)
+def _settled_steps(tape: Tape, increments: tuple[Increment, ...], start: _Start) -> tuple[int, float]:
+    begin = near.run(tape, probe_pairs(np.array(start.probe)))
     last, error = None, np.inf
     for steps in _STEPS:
-        trial = state.fork()
-        flow(trial, plain, steps)
-        end = near.run(trial.tape(), start)
+        trial = start.state.fork()
+        flow(trial, list(increments), steps)
+        end = near.run(trial.tape(), begin)
         values = np.stack([end.k / np.sqrt(end.q1 * end.q2), end.theta / np.abs(end.theta).max()])
         if last is not None:
             error = float(np.abs(values - last).max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deeplimits.architecture.dense import Dense
+from deeplimits.architecture.layer import as_float
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.kernel.lowering import Lowering, kernel
 from deeplimits.limits.kernel.tape import Affine
@@ -23,7 +24,7 @@ def dense(layer: Dense, state: Lowering) -> None:
     weight, bias = layer.weight_std**2, layer.bias_std**2
     gain, shift = weight, bias
     if state.standard:
-        gain, shift = state.fan_in("Dense"), 1.0 if float(layer.bias_std) > 0 else 0.0
+        gain, shift = state.fan_in("Dense"), 1.0 if as_float(layer.bias_std) > 0 else 0.0
     state.add(Affine(state.register, weight, bias, gain, shift))
     state.features = state.outputs(layer.features)
     state.gaussian, state.carried = True, False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deeplimits.architecture.layer import as_float
 from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
 
 
@@ -44,7 +45,7 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
         for index, step in enumerate(tape.steps):
             match step:
                 case Affine(r, weight, bias, up, shift):
-                    weight, bias, up, shift = float(weight), float(bias), float(up), float(shift)
+                    weight, bias, up, shift = (as_float(v) for v in (weight, bias, up, shift))
                     theta[r] = weight * theta[r] + up * k[r] + shift
                     k[r], gain[r] = weight * k[r] + bias, weight * gain[r]
                 case Dual(r, family):
@@ -58,12 +59,12 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                 case Copy(target, source):
                     k[target], theta[target], gain[target] = k[source], theta[source], gain[source]
                 case Add(target, source, factor):
-                    factor = float(factor)
+                    factor = as_float(factor)
                     k[target] = k[target] + factor * k[source]
                     theta[target] = theta[target] + factor * theta[source]
                     gain[target] = gain[target] + factor * gain[source]
                 case Multiply(r, factor):
-                    factor = float(factor)
+                    factor = as_float(factor)
                     k[r], theta[r], gain[r] = factor * k[r], factor * theta[r], factor * gain[r]
                 case Collapse():
                     pass

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deeplimits.architecture.layer import as_float
 from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
 
 
@@ -62,7 +63,7 @@ def run(tape: Tape, start: Pairs) -> Pairs:
         for step in tape.steps:
             match step:
                 case Affine(r, weight, bias, gain, shift):
-                    registers[r] = _affine(registers[r], *(float(value) for value in (weight, bias, gain, shift)))
+                    registers[r] = _affine(registers[r], *(as_float(value) for value in (weight, bias, gain, shift)))
                 case Dual(r, family):
                     registers[r] = _dual(registers[r], family)
                 case Normalise(r, epsilon):
@@ -70,9 +71,9 @@ def run(tape: Tape, start: Pairs) -> Pairs:
                 case Copy(target, source):
                     registers[target] = registers[source]
                 case Add(target, source, factor):
-                    registers[target] = _add(registers[target], registers[source], float(factor))
+                    registers[target] = _add(registers[target], registers[source], as_float(factor))
                 case Multiply(r, factor):
-                    p, f = registers[r], float(factor)
+                    p, f = registers[r], as_float(factor)
                     registers[r] = Pairs(f * p.gap, f * p.span, f * p.theta, f * p.q1, f * p.q2)
                 case Collapse(r):
                     p = registers[r]
