@@ -77,6 +77,15 @@ def test_bad_input_is_told_in_words(run, words, expected):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("command", ["kernel", "compare"])
+def test_out_that_cannot_be_written(run, tmp_path, command):
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / ("k.npz" if command == "kernel" else "report")
+    code, out, err = run(command, "mlp", "--out", place, *(["--rows", "3"] if command == "kernel" else []))
+    assert (code, out) == (2, "")
+    assert "cannot be written" in err
+
+
 def test_text_column_is_named(run, tmp_path):
     (tmp_path / "iris.csv").write_text("width,species\n1.0,setosa\n2.0,virginica\n")
     code, out, err = run("kernel", "mlp", "--data", tmp_path / "iris.csv")

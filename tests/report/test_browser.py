@@ -1,11 +1,11 @@
 """The report in a real browser: no error, no request off the page, everything visible and readable, light and dark."""
 
 import pytest
-from tests.report.browser import Browser, program
-from tests.report.records import comparison
 
 import deeplimits as dl
 from deeplimits.report.theme import contrast
+from tests.report.browser import Browser, program
+from tests.report.records import comparison
 
 pytestmark = [
     pytest.mark.slow,

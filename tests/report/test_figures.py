@@ -5,13 +5,13 @@ import math
 from itertools import pairwise
 
 import pytest
-from tests.report.records import DEPTHS, WIDTHS, comparison
 
 import deeplimits as dl
 from deeplimits.plane.record import Estimate
 from deeplimits.report import theme
 from deeplimits.report.figures import agreement, axes, depth, diagonal, plane, width
 from deeplimits.report.plot import panels_of
+from tests.report.records import DEPTHS, WIDTHS, comparison
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 from PIL import Image
-from tests.report.records import comparison
 
 import deeplimits as dl
 from deeplimits.plane.record import Comparison
 from deeplimits.report.words import typeset
+from tests.report.records import comparison
 
 
 class Page(HTMLParser):

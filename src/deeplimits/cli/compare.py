@@ -75,7 +75,8 @@ def compare(
     grid = read.numbers("--widths", widths), read.numbers("--depths", depths)
     kernels = read.names("--get", get, ("nngp", "ntk"))
     table = load(data, inputs, scale)
-    places = out / "places" if store is None else store
+    places = store or out / "places"
+    _folder(out)
     console.say(f"{table.description}\n{len(nets)} x {len(grid[0]) * len(grid[1])} places, {networks} networks each")
     records = []
     try:
@@ -96,21 +97,26 @@ def compare(
     return 0
 
 
+def _folder(path: Path) -> Path:
+    """The folder, made if need be: a name that cannot be one is refused before any work."""
+    from deeplimits.errors import InputError
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "name a folder you can write to"
+        raise InputError("--out", f"{str(path)!r} cannot be written ({error})", fix) from None
+    return path
+
+
 def _write(records: list[Any], out: Path, data: str, html: bool) -> dict[str, Path]:
     """Write the record, and the report where it is wanted; return what lies where."""
     import json
 
     import deeplimits as dl
-    from deeplimits.errors import InputError
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        record = out / "record.json"
-        record.write_text(json.dumps({"data": data, "comparisons": [_plain(one) for one in records]}, allow_nan=False))
-    except OSError as error:
-        raise InputError(
-            "--out", f"{str(out)!r} cannot be written ({error})", "name a folder you can write to"
-        ) from None
+    record = out / "record.json"
+    record.write_text(json.dumps({"data": data, "comparisons": [_plain(one) for one in records]}, allow_nan=False))
     written = {"record": record.resolve()}
     if html:
         command = "deeplimits " + shlex.join(sys.argv[1:])

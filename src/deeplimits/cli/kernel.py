@@ -59,6 +59,8 @@ def kernel(
     if len(depths) != 1:
         raise InputError("--depth", f"{len(depths)} depths", "give one")
     kernels = read.names("--get", get, ("nngp", "ntk"))
+    if out is not None and out.suffix != ".npz":
+        raise InputError("--out", f"{str(out)!r} is not a .npz file", "name a file that ends in .npz")
     table = load(data, rows, scale)
     if json and out is None and len(table.rows) > JSON_ROWS:
         why = f"{len(table.rows)} rows make a document too large to read"
@@ -84,8 +86,6 @@ def _save(path: Path, matrices: dict[str, Any]) -> None:
 
     from deeplimits.errors import InputError
 
-    if path.suffix != ".npz":
-        raise InputError("--out", f"{str(path)!r} is not a .npz file", "name a file that ends in .npz")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, **matrices)
