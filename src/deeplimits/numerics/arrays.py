@@ -84,10 +84,15 @@ def check(where: str, X1: Any, X2: Any = None, dtype: Any = None) -> Inputs:
 
 def _one(where: str, name: str, value: Any) -> Any:
     if not is_tensor(value):
+        if value is None or isinstance(value, str) or hasattr(value, "toarray"):
+            fix = "give a numpy array or a torch tensor of shape (N, d); of a sparse matrix, X.toarray()"
+            raise InputError(where, f"{name} is a {type(value).__name__}, not an array", fix)
         try:
             value = np.asarray(value)
         except ValueError as error:
             raise InputError(where, f"{name} is not an array ({error})", "give rows of equal length") from error
+    elif value.layout is not sys.modules["torch"].strided:
+        raise InputError(where, f"{name} is a sparse tensor ({value.layout})", "give a dense one: X.to_dense()")
     if value.ndim != 2:
         fix = "give one row an input: X.reshape(1, -1) for a single one, X.reshape(len(X), -1) for images"
         raise InputError(where, f"{name} has shape {tuple(value.shape)}, not (N, d)", fix)
@@ -113,22 +118,28 @@ def _floating(where: str, name: str, value: Any) -> Any:
         return value.to(torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else torch.float64)
     if value.dtype in (np.float32, np.float64):
         return value
+    if value.dtype.kind == "c":
+        raise InputError(where, f"{name} is complex ({value.dtype})", "give real numbers")
     if value.dtype.kind not in "fiub":
-        bad = _first_text(value)
-        raise InputError(
-            where, f"{name} has dtype {value.dtype}{bad}", "give numbers only: encode or drop text columns"
-        )
+        text = _first_text(value)
+        if text is not None:
+            why = f"{name} has dtype {value.dtype}: column {text[1]} holds {text[2]!r} at row {text[0]}"
+            raise InputError(where, why, "give numbers only: encode or drop text columns")
     return value.astype(np.float32 if value.dtype == np.float16 else np.float64)
 
 
-def _first_text(value: np.ndarray) -> str:
+def _first_text(value: np.ndarray) -> tuple[int, int, Any] | None:
+    """Return (row, column, entry) of the first entry that is not a number, or of the first number held as text."""
+    written = None
     for column in range(value.shape[1]):
-        for row in range(len(value)):
+        for row, entry in enumerate(value[:, column].tolist()):
             try:
-                float(value[row, column])
+                float(entry)
             except (TypeError, ValueError):
-                return f" (column {column} holds {value[row, column]!r})"
-    return ""
+                return row, column, entry
+            if written is None and isinstance(entry, str | bytes):
+                written = row, column, entry
+    return written
 
 
 def _dtype(where: str, dtype: Any, first: Any) -> np.dtype:

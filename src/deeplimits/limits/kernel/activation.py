@@ -32,13 +32,10 @@ def family(layer: act.Activation) -> Any:
 
 def _write(layer: act.Activation, state: Lowering) -> None:
     if not state.gaussian:
-        why = (
-            "its input is not Gaussian in the limit: two activations in a row, an activation of the raw input, "
-            "or of a sum that holds the output of an activation"
-        )
+        why = f"its input, {state.holds}, is not Gaussian in the limit"
         raise DescriptionError(type(layer).__name__, why, "put a Dense layer before it")
     state.add(Dual(state.register, family(layer)))
-    state.gaussian, state.carried = False, False
+    state.gaussian, state.carried, state.holds = False, False, f"the output of {type(layer).__name__}"
 
 
 def _activation(kind: type, source: str, valid: str = "Gaussian input") -> Callable[[Callable], Callable]:

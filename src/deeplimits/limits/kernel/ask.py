@@ -68,6 +68,9 @@ def kernel(
     """
     kinds = _kinds(get)
     depth = _depth(net, depth)
+    if widths is not None and parametrization == "ntk":
+        fix = "pass parametrization='standard' as well, or leave widths out"
+        raise DescriptionError("kernel", f"widths={widths!r} has no effect in the ntk parametrization", fix)
     inputs = check("kernel", X1, X2, dtype)
     rows, columns = inputs.shape
     check_memory("kernel", rows * columns * len(kinds) * inputs.dtype.itemsize, f"a {rows} x {columns} result")
@@ -79,7 +82,8 @@ def kernel(
     _refuse(description, kinds)
     tape = state.tape()
     _warn(tape, probe)
-    result = _evaluate(tape, inputs, kinds)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = _evaluate(tape, inputs, kinds)
     for kind, value in zip(kinds, result, strict=True):
         _finite(kind, value, inputs)
     if isinstance(get, str):
@@ -89,10 +93,10 @@ def kernel(
 
 
 def _kinds(get: Any) -> tuple[str, ...]:
-    kinds = (get,) if isinstance(get, str) else tuple(get)
+    kinds = tuple(get) if isinstance(get, tuple | list) else (get,)
     for kind in kinds:
         if kind not in KINDS:
-            raise DescriptionError("kernel", f"get={kind!r}", nearest(str(kind), KINDS))
+            raise DescriptionError("kernel", f"get={kind!r} is not a kernel", nearest(str(kind), KINDS))
     if not kinds or len(set(kinds)) != len(kinds):
         raise DescriptionError("kernel", f"get={get!r}", "use 'nngp', 'ntk' or ('nngp', 'ntk')")
     return kinds
@@ -100,7 +104,7 @@ def _kinds(get: Any) -> tuple[str, ...]:
 
 def _depth(net: Layer, depth: Any) -> float:
     if not isinstance(net, Layer):
-        fix = "describe it first, e.g. dl.ResNet(activation='relu') or dl.layer.Dense() >> dl.act.Relu() >> ..."
+        fix = "describe it first, e.g. dl.ResNet('relu') or dl.layer.Dense() >> dl.act.Relu() >> dl.layer.Dense(1)"
         raise DescriptionError("kernel", f"{type(net).__name__} is not a network description", fix)
     if depth is None:
         from deeplimits.architecture.compose import depends_on_depth
@@ -113,8 +117,9 @@ def _depth(net: Layer, depth: Any) -> float:
 
 def _probe(inputs: Inputs) -> np.ndarray:
     x1, _ = inputs.numpy()
-    q = np.einsum("nd,nd->n", x1, x1, dtype=np.float64) / inputs.features
-    q = q[q > 0]
+    with np.errstate(over="ignore"):
+        q = np.einsum("nd,nd->n", x1, x1, dtype=np.float64) / inputs.features
+    q = q[(q > 0) & np.isfinite(q)]
     if not q.size:
         return np.array([0.5, 1.0, 2.0])
     return np.unique(np.quantile(q, [0.0, 0.5, 1.0]))

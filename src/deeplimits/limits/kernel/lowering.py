@@ -28,6 +28,7 @@ class Lowering:
         widths: widths of the layers whose features are WIDTH (standard parametrization).
         gaussian: whether the features are Gaussian in the limit, independent, with zero mean.
         carried: whether the value still holds the branch's own input.
+        holds: what the value is, in words, where it is not Gaussian.
         probe: values of |x|^2/d at which limits of infinite depth are examined.
     """
 
@@ -37,6 +38,7 @@ class Lowering:
     widths: Sequence[int] | int | None = None
     gaussian: bool = False
     carried: bool = True
+    holds: str = "the raw input"
     register: int = 0
     steps: list[Step] = field(default_factory=list)
     used: int = 1
@@ -66,10 +68,10 @@ class Lowering:
             fresh = self.free.pop()
         else:
             fresh, self.used = self.used, self.used + 1
-        kept = (self.register, self.features, self.gaussian, self.carried)
+        kept = (self.register, self.features, self.gaussian, self.carried, self.holds)
         self.register, self.carried = fresh, True
         yield fresh
-        self.register, self.features, self.gaussian, self.carried = kept
+        self.register, self.features, self.gaussian, self.carried, self.holds = kept
         self.free.append(fresh)
 
     def fan_in(self, where: str) -> float:

@@ -20,6 +20,7 @@ from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 if TYPE_CHECKING:
     from deeplimits.limits.kernel.tile.series import Tables
 
+CLOSE = {np.float64: 1e-3, np.float32: 5e-3}
 CHUNK, WIDE_ROWS, WIDE_COLUMNS, SERIES_ROWS = 20_000, 256, 1024, 128
 
 
@@ -34,8 +35,9 @@ class Request:
         near: (i, j) -> (k, theta) for pairs of rows x1[i], x2[j] that are nearly parallel or opposite.
         diagonal: (k, theta), each (N,), written on the diagonal where x2 is None.
         nngp, ntk: which results are wanted.
-        wide: compute in float64, whatever the dtype of the inputs and results.
-        close: pairs with |cosine| > 1 - close go to `near`; None: 1e-3 in float64, 5e-3 in float32.
+        wide: compute in float64 whatever the dtype of the inputs and results (series always are, and homogeneous
+            tapes are where they need it).
+        close: pairs with |cosine| > 1 - close go to `near`; None: 1e-3 in float64, 5e-3 or more in float32.
         threads: number of threads; None: one for each core.
     """
 
@@ -53,11 +55,6 @@ class Request:
     threads: int | None = None
 
     @property
-    def real(self) -> type:
-        """The dtype of the registers (series are summed in float64)."""
-        return np.float64 if self.wide or has_series(self.tape) else self.x1.dtype.type
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of each result."""
         return len(self.x1), len(self.x1 if self.x2 is None else self.x2)
@@ -70,8 +67,9 @@ def evaluate(request: Request) -> dict[str, np.ndarray]:
     """
     dtype, names = request.x1.dtype, [name for name in ("nngp", "ntk") if getattr(request, name)]
     results = {name: np.empty(request.shape, dtype=dtype) for name in names}
-    run = _Run(request, results, *_program(request))
-    if request.real == dtype.type:
+    way = _way(request)
+    run = _Run(request, way, results)
+    if way.real == dtype.type:
         home = results[names[0]]
         gram(request.x1, request.x2, home)
         run.sweep(home, 0, request.shape[0])
@@ -84,17 +82,24 @@ def evaluate(request: Request) -> dict[str, np.ndarray]:
     return results
 
 
-def _program(request: Request) -> tuple[interpreter.Program, Tables | None]:
-    if univariate.homogeneous(request.tape):
+@dataclass(frozen=True)
+class _Way:
+    """The program, its tables of coefficients, the dtype of the registers, and which pairs are left out."""
+
+    program: interpreter.Program
+    tables: Tables | None
+    real: type
+    close: float
+
+
+def _way(request: Request) -> _Way:
+    planned = univariate.plan(request.tape, request.x1.dtype.type) if univariate.homogeneous(request.tape) else None
+    if planned is not None:
         q1, q2 = (None if x is None else _squares(x) / x.shape[1] for x in (request.x1, request.x2))
-        found = univariate.program(request.tape, q1, q2, request.real)
-        if found is not None:
-            return found, None
-    return encode(request.tape, request.before1, request.before2, request.real)
-
-
-def _squares(x: np.ndarray) -> np.ndarray:
-    return np.einsum("nd,nd->n", x, x, dtype=np.float64)
+        return _Way(univariate.program(planned, q1, q2), None, planned.real, request.close or planned.close)
+    real = np.float64 if request.wide or has_series(request.tape) else request.x1.dtype.type
+    program, tables = encode(request.tape, request.before1, request.before2, real)
+    return _Way(program, tables, real, request.close or CLOSE[real])
 
 
 def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
@@ -104,6 +109,10 @@ def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
         return
     update = blas.dsyrk if x1.dtype == np.float64 else blas.ssyrk
     update(1.0, np.ascontiguousarray(x1).T, trans=1, c=out.T, overwrite_c=1, lower=0)
+
+
+def _squares(x: np.ndarray) -> np.ndarray:
+    return np.einsum("nd,nd->n", x, x, dtype=np.float64)
 
 
 def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
@@ -126,14 +135,12 @@ def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
 class _Run:
     """One evaluation: the compiled body, where it writes, and what each thread does."""
 
-    def __init__(
-        self, request: Request, results: dict[str, np.ndarray], program: interpreter.Program, tables: Tables | None
-    ):
-        self.request, self.results, self.program, self.tables = request, results, program, tables
-        self.norms1 = _inverse_norms(request.x1, request.real)
-        self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, request.real)
+    def __init__(self, request: Request, way: _Way, results: dict[str, np.ndarray]):
+        self.request, self.results, self.way = request, results, way
+        self.norms1 = _inverse_norms(request.x1, way.real)
+        self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, way.real)
         self.threads = request.threads or os.cpu_count() or 1
-        self.rows = interpreter.ROWS if tables is None else SERIES_ROWS
+        self.rows = interpreter.ROWS if way.tables is None else SERIES_ROWS
 
     def sweep(self, gram: np.ndarray, start: int, end: int) -> None:
         """Compute rows start to end from their Gram matrix, whose first row is row `start`."""
@@ -148,29 +155,28 @@ class _Run:
                 done.result()
 
     def _output(self, gram: np.ndarray, start: int) -> interpreter.Output:
-        request, real = self.request, self.request.real
-        close = request.close or (1e-3 if real is np.float64 else 5e-3)
+        request, real = self.request, self.way.real
         unwanted = np.empty((1, 1), dtype=request.x1.dtype)
         nngp, ntk = (self.results.get(name, unwanted) for name in ("nngp", "ntk"))
         wanted = request.nngp, request.ntk, request.x2 is None
-        scale, limit = real(1 / request.x1.shape[1]), real(1 - close)
+        scale, limit = real(1 / request.x1.shape[1]), real(1 - self.way.close)
         norms, flip = (self.norms1, self.norms2), address(blocks.flip, request.x1.dtype.type)
         return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, *norms, limit, flip)
 
     def _work(self) -> interpreter.Work:
-        real, block = self.request.real, interpreter.COLUMNS
-        rows = 1 if self.tables is None else self.rows + 1
+        real, block = self.way.real, interpreter.COLUMNS
+        rows = 1 if self.way.tables is None else self.rows + 1
         state = memory.aligned((rows, self.request.tape.registers, 2, block), real)
         pairs = np.empty((2 * self.rows * block, 2), dtype=np.int32)
         return interpreter.Work(state, memory.aligned((interpreter.SPARE, block), real), pairs)
 
     def _body(self, output: interpreter.Output) -> tuple[interpreter.Work, Callable[..., tuple[int, int]]]:
         work = self._work()
-        if self.tables is None:
-            return work, partial(interpreter.strip, self.program, output, work)
+        if self.way.tables is None:
+            return work, partial(interpreter.strip, self.way.program, output, work)
         from deeplimits.limits.kernel.tile import series
 
-        return work, partial(series.strip, self.program, self.tables, output, work, series.scratch(self.tables, self.rows))
+        return work, partial(series.strip, self.way.program, self.way.tables, output, work, series.scratch(self.way.tables, self.rows))
 
     def _worker(self, output: interpreter.Output, starts: Iterator[int], end: int) -> None:
         (work, strip), waiting = self._body(output), []
@@ -194,6 +200,8 @@ class _Run:
             i, j = pairs[first : first + CHUNK].T
             values = dict(zip(("nngp", "ntk"), self.request.near(i, j), strict=True))
             for name, result in self.results.items():
-                result[i, j] = values[name]
+                with np.errstate(over="ignore"):
+                    value = values[name].astype(result.dtype)
+                result[i, j] = value
                 if self.request.x2 is None:
-                    result[j, i] = values[name]
+                    result[j, i] = value
