@@ -23,6 +23,9 @@ TOLERANCES = {np.float64: 1e-14, np.float32: 2e-8}
 SIZES = ((64, 4.0), (128, 0.5), (256, 8.0), (256, 0.1), (512, 0.03), (1024, 0.01))
 STRETCHES = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015)
 SHORTEST = 3
+STEEPEST, WIDEST = 5.0, 0.05
+"""In float32, pairs where a unit error of the cosine moves a kernel by more than STEEPEST diagonals are done elsewhere,
+if they lie within 1 - WIDEST < |cosine|."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,63 @@ def _scales(step: Any) -> bool:
     return isinstance(step, Copy | Add | Multiply)
 
 
-def program(tape: Tape, q1: np.ndarray, q2: np.ndarray | None, real: type) -> Program | None:
-    """Return the one-step program of a homogeneous tape; None where it has too few steps or no such fit is found.
+@dataclass(frozen=True)
+class Plan:
+    """How a homogeneous tape is evaluated.
 
-    Args:
-        tape: the steps.
-        q1, q2: |x|^2 / d of the rows and of the columns; q2 None: the same.
+    Attributes:
+        fit: the series.
         real: dtype of the registers.
+        close: pairs with |cosine| > 1 - close are left out.
     """
+
+    fit: Fit
+    real: type
+    close: float
+
+
+@lru_cache(maxsize=64)
+def plan(tape: Tape, dtype: type) -> Plan | None:
+    """Return how to evaluate a homogeneous tape; None where it has too few steps or no series is found."""
     if sum(isinstance(step, Dual) for step in tape.steps) < SHORTEST or not homogeneous(tape):
         return None
-    found = fit(tape, real)
-    if found is None:
+    sampled = _sample(tape, TOLERANCES[dtype] / 100)
+    if sampled is None:
         return None
+    if dtype == np.float32:
+        close = _steep(sampled)
+        if close <= WIDEST:
+            return _planned(sampled, np.float32, max(close, 5e-3))
+    return _planned(sampled, np.float64, 1e-3)
+
+
+def _planned(sampled: Fit, real: type, close: float) -> Plan | None:
+    found = shortest(sampled, TOLERANCES[real])
+    return None if found is None else Plan(found, real, close)
+
+
+def _steep(sampled: Fit) -> float:
+    """Return the largest 1 - |cosine| beyond which the kernels are too steep for a rounded cosine."""
+    angles = np.arccos(1 - np.geomspace(1e-4, 0.9, 200).astype(np.longdouble))
+    angles, step = np.concatenate([angles, PI - angles]), np.longdouble(1e-6)
+    rise = _evaluate(sampled, angles + step) - _evaluate(sampled, angles - step)
+    slope = np.abs(rise / (2 * step * np.sin(angles)) / _evaluate(sampled, np.zeros(1, dtype=np.longdouble)))
+    steep = 1 - np.abs(np.cos(angles[(slope > STEEPEST).any(axis=0)]))
+    return float(steep.max(initial=0.0))
+
+
+def program(planned: Plan, q1: np.ndarray, q2: np.ndarray | None) -> Program:
+    """Return the one-step program of a plan.
+
+    Args:
+        planned: the plan.
+        q1, q2: |x|^2 / d of the rows and of the columns; q2 None: the same.
+    """
+    real = planned.real
     rows, columns = (None if q is None else _columns(q, real) for q in (q1, q2))
     addresses = [address(function, real) for function in (blocks.chebyshev, blocks.turn)]
     ops = np.array([[*addresses, 0, 0, 0, -1]], dtype=np.int64)
-    return Program(ops, _numbers(found, real), rows, rows if columns is None else columns)
+    return Program(ops, _numbers(planned.fit, real), rows, rows if columns is None else columns)
 
 
 def _columns(q: np.ndarray, real: type) -> np.ndarray:
@@ -87,17 +130,13 @@ def _numbers(found: Fit, real: type) -> np.ndarray:
     return memory.rows([row], len(row), 0, real)
 
 
-@lru_cache(maxsize=64)
-def fit(tape: Tape, real: type) -> Fit | None:
-    """Return the shortest series found whose tail is below the tolerance, or None."""
-    sampled = _sample(tape, TOLERANCES[real] / 100)
-    if sampled is None:
-        return None
+def shortest(sampled: Fit, tolerance: float) -> Fit | None:
+    """Return the shortest series found, over several stretches, whose tail is below the tolerance."""
     best = None
     for stretch in STRETCHES:
         coefficients = _series(_evaluate(sampled, _angles(len(sampled.nngp), stretch)))
         tails = np.cumsum(np.abs(coefficients[:, ::-1]), axis=1)[:, ::-1]
-        enough = np.flatnonzero((tails <= TOLERANCES[real] * tails[:, :1]).all(axis=0))
+        enough = np.flatnonzero((tails <= tolerance * tails[:, :1]).all(axis=0))
         if len(enough) and (best is None or enough[0] < len(best.nngp)):
             best = Fit(stretch, *coefficients[:, : max(enough[0], 1)])
     return best
