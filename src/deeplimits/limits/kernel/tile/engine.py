@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLOSE = {np.float64: 1e-3, np.float32: 5e-3}
 CHUNK, WIDE_ROWS, WIDE_COLUMNS, SERIES_ROWS = 20_000, 256, 1024, 128
+FITTED_ENTRIES = 10_000  # below, the fit of one function costs more than the entries do
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ class _Way:
 
 
 def _way(request: Request) -> _Way:
-    planned = univariate.plan(request.tape, request.x1.dtype.type) if univariate.homogeneous(request.tape) else None
+    rows, columns = request.shape
+    worth = rows * columns >= FITTED_ENTRIES and univariate.homogeneous(request.tape)
+    planned = univariate.plan(request.tape, request.x1.dtype.type) if worth else None
     if planned is not None:
         q1, q2 = (None if x is None else _squares(x) / x.shape[1] for x in (request.x1, request.x2))
         return _Way(univariate.program(planned, q1, q2), None, planned.real, request.close or planned.close)
