@@ -36,7 +36,11 @@ def test_symmetric_series():
 
 
 def test_series_and_closed_forms_on_one_tape():
-    steps = [step for family in (TANH, Erf(1.0, 1.0, 0.0), CUBIC) for step in (Affine(0, 1.3, 0.2, 1.3, 0.2), Dual(0, family))]
+    steps = [
+        step
+        for family in (TANH, Erf(1.0, 1.0, 0.0), CUBIC)
+        for step in (Affine(0, 1.3, 0.2, 1.3, 0.2), Dual(0, family))
+    ]
     tape, x1, x2 = Tape(tuple(steps), 1), inputs(3, 130, 7), inputs(4, 300, 7)
     found, right = engine.evaluate(request(tape, x1, x2)), reference(tape, x1, x2)
     assert error(found["ntk"], right["ntk"]) < 1e-11

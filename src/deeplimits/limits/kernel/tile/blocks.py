@@ -1,14 +1,13 @@
-"""One step of a tape on one row of a tile: compiled loops over a few hundred entries that stay in the first-level cache.
+"""One step of a tape on one row of a tile: compiled loops over a few hundred entries that stay in first-level cache.
 
 Every block has the same arguments, pointers to the same kind of reals:
-`k`, `theta`: the step's register; `k2`, `theta2`: another register; `c`, `inverse`, `t`: cosine, 1/sine and angle, left
-by `turn`; `v`: the step's numbers; `a`, `a1`, `a2`: what the row's input contributes (one number each); `u`, `u1`, `u2`:
-what the columns' inputs contribute; `n_size`: how many entries.
+`k`, `theta`: the step's register; `k2`, `theta2`: another register; `c`, `inverse`, `t`: cosine, 1/sine and angle,
+left by `turn`; `v`: the step's numbers; `a`, `a1`, `a2`: what the row's input contributes (one number each);
+`u`, `u1`, `u2`: what the columns' inputs contribute; `n_size`: how many entries.
 
-Formulas of an angle run after `turn`, in short loops: one long loop has too long a chain of dependent operations to keep
-the processor busy.
+Formulas of an angle run after `turn`, in short loops: one long loop has too long a chain of dependent operations to
+keep the processor busy.
 """
-# ruff: noqa: ARG001
 
 from __future__ import annotations
 
@@ -162,7 +161,7 @@ def bump(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
 
 
 def chebyshev(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """Two Chebyshev series in x = v0/2 t/(t + v1) - 1, times a1 u1, by Clenshaw's rule; v: stretch, n, -, k's, theta's."""
+    """Two Chebyshev series in x = v0/2 t/(t + v1) - 1, times a1 u1, by Clenshaw's rule; v2: n; v4 on: k's, theta's."""
     vectorise()
     scale, shift, count, root = v[0], v[1], int(v[2]), a1[0]
     two, half, zero = like(v[0], 2.0), like(v[0], 0.5), like(v[0], 0.0)

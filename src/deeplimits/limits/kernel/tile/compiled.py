@@ -3,12 +3,15 @@
 A compiled function that calls another one compiles it again as a part of itself; an interpreter of many steps would
 compile them all several times over. Called through its address, a step is compiled (or read from the cache) once,
 and only where a tape has it. All arguments are pointers and 64-bit integers.
+
+The cache notices a change of the file that holds a function, not of what the function uses: after editing `scalar.py`
+touch `blocks.py` and `mehler.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -22,7 +25,7 @@ STRIP = {**FAST, "nogil": True}
 PART = {**STRIP, "inline": "always"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(function: Callable[..., None], real: type) -> Any:
     """Return a block function compiled for a dtype; arguments whose names start with `n_` are integers."""
     integer, pointer = types.int64, types.CPointer(from_dtype(np.dtype(real)))
@@ -36,10 +39,10 @@ def address(function: Callable[..., None], real: type) -> int:
 
 
 @intrinsic
-def invoke(context, where, arguments):  # noqa: ARG001
+def invoke(context, where, arguments):
     """Call the function at an address with a tuple of integers and addresses."""
 
-    def generate(target, builder, signature, values):  # noqa: ARG001
+    def generate(target, builder, signature, values):
         integer, count = ir.IntType(64), len(signature.args[1])
         kind = ir.FunctionType(ir.VoidType(), [integer] * count)
         given = [builder.extract_value(values[1], n) for n in range(count)]
@@ -50,7 +53,7 @@ def invoke(context, where, arguments):  # noqa: ARG001
 
 
 @intrinsic
-def place(context, array, index):  # noqa: ARG001
+def place(context, array, index):
     """The address of an entry of a contiguous array; the index is a tuple."""
 
     def generate(target, builder, signature, values):

@@ -41,7 +41,8 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
 
     Args:
         tape: the steps.
-        before1, before2: {step: q} of the rows and of the columns, for the steps of `Tape.needs`; None: the same.
+        before1: {step: q} of the rows, for the steps of `Tape.needs`.
+        before2: the same of the columns; None: the same inputs.
         dtype: of the registers.
     """
     series = _series(tape, [before for before in (before1, before2) if before is not None])
@@ -85,7 +86,7 @@ def _pack(tables: dict[Any, Table], ops: np.ndarray) -> Series | None:
     sizes = [table.values.size for table in tables.values()]
     starts = np.cumsum([0, *sizes[:-1]])
     layout = [(s, t.even, t.odd, t.stencil, len(t.values)) for s, t in zip(starts, tables.values(), strict=True)]
-    cuts = np.unique([0, *np.flatnonzero(ops[:, 5] >= 0), len(ops)])
+    cuts = np.unique(np.concatenate([[0, len(ops)], np.flatnonzero(ops[:, 5] >= 0)]))
     values = np.concatenate([table.values.ravel() for table in tables.values()])
     orders = np.stack([table.orders for table in tables.values()])
     return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts, addresses())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CLOSE = {np.float64: 1e-3, np.float32: 5e-3}
 CHUNK, WIDE_ROWS, WIDE_COLUMNS, SERIES_ROWS = 20_000, 256, 1024, 128
-FITTED_ENTRIES = 10_000  # below, the fit of one function costs more than the entries do
+FITTED_ENTRIES = 200_000  # below, the fit of one function costs more than the entries do
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def _way(request: Request) -> _Way:
     worth = rows * columns >= FITTED_ENTRIES and univariate.homogeneous(request.tape)
     planned = univariate.plan(request.tape, request.x1.dtype.type) if worth else None
     if planned is not None:
-        q1, q2 = (None if x is None else _squares(x) / x.shape[1] for x in (request.x1, request.x2))
-        return _Way(univariate.program(planned, q1, q2), None, planned.real, request.close or planned.close)
+        columns = None if request.x2 is None else _variances(request.x2)
+        program = univariate.program(planned, _variances(request.x1), columns)
+        return _Way(program, None, planned.real, request.close or planned.close)
     real = np.float64 if request.wide or has_series(request.tape) else request.x1.dtype.type
     program, tables = encode(request.tape, request.before1, request.before2, real)
     return _Way(program, tables, real, request.close or CLOSE[real])
@@ -114,8 +115,8 @@ def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
     update(1.0, np.ascontiguousarray(x1).T, trans=1, c=out.T, overwrite_c=1, lower=0)
 
 
-def _squares(x: np.ndarray) -> np.ndarray:
-    return np.einsum("nd,nd->n", x, x, dtype=np.float64)
+def _variances(x: np.ndarray) -> np.ndarray:
+    return np.einsum("nd,nd->n", x, x, dtype=np.float64) / x.shape[1]
 
 
 def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
@@ -131,8 +132,13 @@ def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
-    norms = np.sqrt(_squares(x))
+    norms = np.sqrt(_variances(x) * x.shape[1])
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(dtype)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Run:
@@ -142,7 +148,7 @@ class _Run:
         self.request, self.results, self.way = request, results, way
         self.norms1 = _inverse_norms(request.x1, way.real)
         self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, way.real)
-        self.threads = request.threads or os.cpu_count() or 1
+        self.threads = request.threads or cores()
         self.rows = interpreter.ROWS if way.tables is None else SERIES_ROWS
 
     def sweep(self, gram: np.ndarray, start: int, end: int) -> None:
@@ -179,7 +185,8 @@ class _Run:
             return work, partial(interpreter.strip, self.way.program, output, work)
         from deeplimits.limits.kernel.tile import series
 
-        return work, partial(series.strip, self.way.program, self.way.tables, output, work, series.scratch(self.way.tables, self.rows))
+        scratch = series.scratch(self.way.tables, self.rows)
+        return work, partial(series.strip, self.way.program, self.way.tables, output, work, scratch)
 
     def _worker(self, output: interpreter.Output, starts: Iterator[int], end: int) -> None:
         (work, strip), waiting = self._body(output), []
@@ -201,10 +208,10 @@ class _Run:
         waiting.clear()
         for first in range(0, len(pairs), CHUNK):
             i, j = pairs[first : first + CHUNK].T
-            values = dict(zip(("nngp", "ntk"), self.request.near(i, j), strict=True))
+            k, theta = self.request.near(i, j)
             for name, result in self.results.items():
                 with np.errstate(over="ignore"):
-                    value = values[name].astype(result.dtype)
+                    value = (k if name == "nngp" else theta).astype(result.dtype)
                 result[i, j] = value
                 if self.request.x2 is None:
                     result[j, i] = value

@@ -75,7 +75,8 @@ def run(state, spare, program, first, last, i, j, size):
     """Run steps first to last of a tape on one row of a tile."""
     for n in range(first, last):
         r, other, at = program.ops[n, 2], program.ops[n, 3], program.ops[n, 4]
-        registers = (place(state, (r, 0, 0)), place(state, (r, 1, 0)), place(state, (other, 0, 0)), place(state, (other, 1, 0)))
+        own, second = (place(state, (r, 0, 0)), place(state, (r, 1, 0))), place(state, (other, 0, 0))
+        registers = (*own, second, place(state, (other, 1, 0)))
         rows = (place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0)), place(program.numbers, (n, 0)))
         a, b = program.columns1, program.columns2
         left = (place(a, (at, i)), place(a, (at + 1, i)), place(a, (at + 2, i)))

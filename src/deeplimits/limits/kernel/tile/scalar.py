@@ -35,21 +35,20 @@ _E = (
     2.5100375832561234e-08,
 )
 _e = tuple(
-    np.float32(c)
-    for c in (0.5, 0.1666657702559799, 0.041666554662050534, 0.008363173074513711, 0.001392617611993558)
+    np.float32(c) for c in (0.5, 0.1666657702559799, 0.041666554662050534, 0.008363173074513711, 0.001392617611993558)
 )
 _LOG2E, _LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 _LOWEST, _HIGHEST, _EXPONENT = np.float32(-87), np.float32(88), np.float32(2.0**23 + 127)
 
 
 @intrinsic
-def vectorise(context):  # noqa: ARG001
+def vectorise(context):
     """Let the compiler use the machine's widest vectors in this function (it stays at 256 bits otherwise).
 
     Also promises that no two arrays or pointers given to the function overlap, unless both are only read.
     """
 
-    def generate(target, builder, signature, arguments):  # noqa: ARG001
+    def generate(target, builder, signature, arguments):
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         for argument in builder.function.args:
             if argument.type.is_pointer:
@@ -157,7 +156,7 @@ def like(x, value):
 
 
 @overload(like, inline="always")
-def _like(x, value):  # noqa: ARG001
+def _like(x, value):
     if x == types.float32:
         return lambda x, value: np.float32(value)
     return lambda x, value: value

@@ -9,9 +9,8 @@ from numba import njit
 
 from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
 from deeplimits.limits.kernel.tile.interpreter import COLUMNS, begin, end, reflect, run, whole
-from deeplimits.limits.kernel.tile.memory import LANES, aligned
 from deeplimits.limits.kernel.tile.mehler import COSINES, FINISH, HORNER, INTERPOLATE, KEEP, SQUARE
-
+from deeplimits.limits.kernel.tile.memory import LANES, aligned
 
 
 class Tables(NamedTuple):
@@ -93,17 +92,17 @@ def _fill_columns(tables, scratch, table, program, at, j0, size, even, odd):
 
 @njit(**PART)
 def _pair(tables, scratch, work, program, r, at, m, rows, gap, even, odd, size):
-    """One series step on rows m and m + 1 of a tile, whose k holds the cosine; `rows` are their inputs, and a column."""
-    parts, spare, first, second, j = tables.parts, work.spare, rows[0], rows[1], rows[2]
+    """One series step on rows m and m + 1 of a tile, whose k holds the cosine; `rows`: their inputs, a column."""
+    parts, spare, columns, first, second, j = tables.parts, work.spare, scratch.columns, rows[0], rows[1], rows[2]
     k, theta = place(work.state, (m, r, 0, 0)), place(work.state, (m, r, 1, 0))
     k1, theta1 = place(work.state, (m + 1, r, 0, 0)), place(work.state, (m + 1, r, 1, 0))
-    z, e, d, z1, e1, d1 = (
-        *(place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0))),
-        *(place(spare, (3, 0)), place(spare, (4, 0)), place(spare, (5, 0))),
-    )
-    total, slope, total1, slope1 = place(spare, (6, 0)), place(spare, (7, 0)), place(spare, (8, 0)), place(spare, (9, 0))
-    u, a, a1 = place(program.columns2, (at, j)), place(program.columns1, (at, first)), place(program.columns1, (at, second))
-    given = z, e, d, z1, e1, d1, place(scratch.rows, (m, 0)), place(scratch.rows, (m + 1, 0)), place(scratch.columns, (0, 0))
+    z, e, d = place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0))
+    z1, e1, d1 = place(spare, (3, 0)), place(spare, (4, 0)), place(spare, (5, 0))
+    total, slope = place(spare, (6, 0)), place(spare, (7, 0))
+    total1, slope1 = place(spare, (8, 0)), place(spare, (9, 0))
+    u, a = place(program.columns2, (at, j)), place(program.columns1, (at, first))
+    a1, c = place(program.columns1, (at, second)), place(columns, (0, 0))
+    given = (z, e, d, z1, e1, d1, place(scratch.rows, (m, 0)), place(scratch.rows, (m + 1, 0)), c)
     invoke(parts[SQUARE], (k, z, size))
     invoke(parts[SQUARE], (k1, z1, size))
     invoke(parts[HORNER], (*given, COLUMNS, 0, even, size))

@@ -1,4 +1,4 @@
-"""Hermite coefficients of a family as data of the tile engine: a table in log q, and how many of them a cosine needs."""
+"""Hermite coefficients of a family as data of the tile engine: a table in log q, and how many a cosine needs."""
 
 from __future__ import annotations
 

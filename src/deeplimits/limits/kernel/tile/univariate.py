@@ -106,13 +106,15 @@ def program(planned: Plan, q1: np.ndarray, q2: np.ndarray | None) -> Program:
 
     Args:
         planned: the plan.
-        q1, q2: |x|^2 / d of the rows and of the columns; q2 None: the same.
+        q1: |x|^2 / d of the rows.
+        q2: the same of the columns; None: the same inputs.
     """
     real = planned.real
-    rows, columns = (None if q is None else _columns(q, real) for q in (q1, q2))
+    rows = _columns(q1, real)
+    columns = rows if q2 is None else _columns(q2, real)
     addresses = [address(function, real) for function in (blocks.chebyshev, blocks.turn)]
     ops = np.array([[*addresses, 0, 0, 0, -1]], dtype=np.int64)
-    return Program(ops, _numbers(planned.fit, real), rows, rows if columns is None else columns)
+    return Program(ops, _numbers(planned.fit, real), rows, columns)
 
 
 def _columns(q: np.ndarray, real: type) -> np.ndarray:
