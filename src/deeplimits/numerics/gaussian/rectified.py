@@ -143,21 +143,26 @@ def pieces(power: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Shapes: x of any shape and precision (np.longdouble included), and so the results.
     Source: cho-saul-2009, eq. 4, with the integral p! int_0^t (cos s - cos t)^p ds of Mehler and Dirichlet.
     """
-    real = x.dtype.type
-    terms, polynomial = _tables(power)
-    front = Fraction(factorial(power) ** 2 * 2 ** (2 * power + 1), moment(power + 1) * moment(power))
-    series = np.zeros_like(x)
+    terms, polynomial, front = _reals(power, x.dtype.type)
+    series = np.ones_like(x)
     for ratio in terms:
-        series = 1 + _real(ratio, real) * x * series
-    back = _real(front, real) / real("3.14159265358979323846264338327950288") * x**power * np.sqrt(x) * series
+        series *= ratio
+        series *= x
+        series += 1
+    back = front * x**power * np.sqrt(x) * series
     c, smooth = 1 - 2 * x, np.zeros_like(x)
     for coefficient in polynomial:
-        smooth = smooth * c + _real(coefficient, real)
+        smooth = smooth * c + coefficient
     return 2 * x * smooth + (-1) ** power * back, back
 
 
-def _real(value: Fraction, real: type[np.floating]) -> np.floating:
-    return real(value.numerator) / real(value.denominator)
+@cache
+def _reals(power: int, real: type[np.floating]) -> tuple[list[np.floating], list[np.floating], np.floating]:
+    """Return the ratios of the series, the coefficients of the polynomial and the series' factor, rounded once."""
+    terms, polynomial = _tables(power)
+    front = Fraction(factorial(power) ** 2 * 2 ** (2 * power + 1), moment(power + 1) * moment(power))
+    rounded = [[real(f.numerator) / real(f.denominator) for f in row] for row in (terms, polynomial, [front])]
+    return rounded[0], rounded[1], rounded[2][0] / real("3.14159265358979323846264338327950288")
 
 
 @cache
