@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -20,7 +21,7 @@ from deeplimits.limits.kernel.tape import Collapse, Dual, Tape
 from deeplimits.numerics.arrays import Inputs, check, check_memory, is_tensor
 
 KINDS = ("nngp", "ntk")
-ACCURACY = 1e-8
+ACCURACY, SERIES = 1e-8, 6
 
 
 def kernel(
@@ -77,10 +78,9 @@ def kernel(
     if hyper:
         net = net.replace(hyper)
     probe = _probe(inputs)
-    state = lower(net, depth, inputs.features, parametrization, widths, probe)
-    description = summarise(depth, state.limits)
+    tape, limits = _lowered(net, depth, inputs.features, parametrization, widths, probe)
+    description = summarise(depth, list(limits))
     _refuse(description, kinds)
-    tape = state.tape()
     _warn(tape, probe)
     with np.errstate(over="ignore", invalid="ignore"):
         result = _evaluate(tape, inputs, kinds)
@@ -134,7 +134,28 @@ def _refuse(description: Description, kinds: tuple[str, ...]) -> None:
         raise NoLimit(f"kernel(depth=inf, get={bad[0]!r})", str(description), fix)
 
 
+def _lowered(
+    net: Layer, depth: float, features: int, parametrization: str, widths: Any, probe: np.ndarray
+) -> tuple[Tape, tuple[Any, ...]]:
+    tensors = any(is_tensor(value) for value in net.hyperparameters().values())
+    write = _write.__wrapped__ if tensors else _write
+    try:
+        return write(net, depth, features, parametrization, widths, tuple(probe.tolist()))
+    except TypeError:  # something in the description has no hash
+        return _write.__wrapped__(net, depth, features, parametrization, widths, tuple(probe.tolist()))
+
+
+@lru_cache(maxsize=32)
+def _write(
+    net: Layer, depth: float, features: int, parametrization: str, widths: Any, probe: tuple[float, ...]
+) -> tuple[Tape, tuple[Any, ...]]:
+    state = lower(net, depth, features, parametrization, widths, np.array(probe))
+    return state.tape(), tuple(state.limits)
+
+
 def _warn(tape: Tape, probe: np.ndarray) -> None:
+    if not any(isinstance(step, Dual) and step.family.code == SERIES for step in tape.steps):
+        return
     largest: dict[Any, float] = {}
     for index, q in diagonal.run(tape, probe).before.items():
         step = tape.steps[index]
@@ -159,8 +180,10 @@ def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
 
 
 def _finite(kind: str, value: Any, inputs: Inputs) -> None:
-    finite = value.isfinite().all() if is_tensor(value) else np.isfinite(value).all()
-    if not bool(finite):
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = value.sum()  # quick, and finite unless an entry is not, or the sum itself overflows
+    finite = bool(total.isfinite() if is_tensor(value) else np.isfinite(total))
+    if not finite and not bool(value.isfinite().all() if is_tensor(value) else np.isfinite(value).all()):
         fix = "use dtype='float64', a smaller depth, or branches scaled by DEPTH**-0.5"
         raise PrecisionError(f"kernel(get={kind!r})", f"values leave the range of {inputs.dtype}", fix)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ class Diagonal:
     """
 
     start: np.ndarray
-    before: dict[int, np.ndarray]
+    before: Mapping[int, np.ndarray]
     k: np.ndarray
     theta: np.ndarray
     gain: np.ndarray
@@ -69,3 +70,26 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                 case Collapse():
                     pass
     return Diagonal(q0, before, k[0], theta[0], gain[0])
+
+
+def scaled(tape: Tape, q0: np.ndarray) -> Diagonal:
+    """Run a homogeneous tape, whose kernels are proportional to q0, on one input and scale it."""
+    one = run(tape, np.ones(1))
+    return Diagonal(q0, _Scaled(one.before, q0), one.k * q0, one.theta * q0, np.broadcast_to(one.gain, q0.shape))
+
+
+@dataclass(frozen=True)
+class _Scaled(Mapping):
+    """Variances before each step, multiplied out when asked for: a flow has hundreds of steps."""
+
+    one: Mapping[int, np.ndarray]
+    q0: np.ndarray
+
+    def __getitem__(self, step: int) -> np.ndarray:
+        return self.one[step] * self.q0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.one)
+
+    def __len__(self) -> int:
+        return len(self.one)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from deeplimits.limits.kernel import diagonal, near
-from deeplimits.limits.kernel.tape import Tape
+from deeplimits.limits.kernel.tape import Dual, Tape
 from deeplimits.numerics.arrays import Inputs, is_tensor
 
 NEAR = 1e-3
-FLOAT32_LAYERS = 12
+FLOAT32_LAYERS, FLOAT32_KINKS = 13, 5  # measured: the NTK of kinks is steep near angle 0
+RECTIFIED = 0
 _CHUNK_ENTRIES = 4_000_000
 _CHUNK_PAIRS = 65_536
 
@@ -36,13 +37,14 @@ def near_pairs(tape: Tape, x1: np.ndarray, x2: np.ndarray) -> Callable[[np.ndarr
 
 def fast(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     """Run the tile engine on CPU arrays; returns arrays of the inputs' kind."""
-    from deeplimits.limits.kernel.tile import engine
+    from deeplimits.limits.kernel.tile import engine, univariate
 
     given1, given2 = inputs.numpy()
     x1, x2 = (None if x is None else np.ascontiguousarray(x, dtype=inputs.dtype) for x in (given1, given2))
     assert x1 is not None
-    first = diagonal.run(tape, squares(given1))
-    second = None if given2 is None else diagonal.run(tape, squares(given2))
+    along = diagonal.scaled if univariate.homogeneous(tape) else diagonal.run
+    first = along(tape, squares(given1))
+    second = None if given2 is None else along(tape, squares(given2))
     request = engine.Request(
         tape=tape,
         x1=x1,
@@ -73,7 +75,8 @@ def float32_suffices(tape: Tape, exact: diagonal.Diagonal) -> bool:
     """Say whether the layers may run in float32: whether rounding, amplified by them, stays below the tolerance."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         growth = np.nanmax(exact.gain * exact.start / exact.k, initial=1.0)
-    return bool(len(tape.needs()) * max(growth, 1.0) <= FLOAT32_LAYERS)
+    kinks = any(isinstance(step, Dual) and step.family.code == RECTIFIED for step in tape.steps)
+    return bool(len(tape.needs()) * max(growth, 1.0) <= (FLOAT32_KINKS if kinks else FLOAT32_LAYERS))
 
 
 def plain(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:

@@ -46,8 +46,7 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
         dtype: of the registers.
     """
     series = _series(tape, [before for before in (before1, before2) if before is not None])
-    ops, numbers = [], []
-    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    ops, numbers, users, count = [], [], [], 0
     for index, step in enumerate(tape.steps):
         if isinstance(step, Dual) and step.family.code == LINEAR:
             continue
@@ -56,17 +55,27 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
         table = list(series).index(step.family) if isinstance(step, Dual) and step.family in series else -1
         register, other = (step.target, step.source) if isinstance(step, Copy | Add) else (step.register, step.register)
         calls = (address(function, dtype) if function else 0 for function in (block, before))
-        ops.append((*calls, register, other, len(sides[0]), table))
+        ops.append((*calls, register, other, count, table))
         numbers.append((values + [0.0] * 6)[:6])
         if isinstance(step, Dual | Normalise):
-            for side, q in zip(sides, (before1, before2), strict=True):
-                if q is not None:
-                    side.extend(_columns(step, q[index], series))
-    # two rows to spare: every block is given the addresses of three columns
-    rows, columns = (memory.rows(side, len(side[0]) if side else 0, 2, dtype) for side in sides)
+            users.append((index, step))
+            count += len(_columns(step, before1[index][:1], series))
     steps = np.array(ops, dtype=np.int64).reshape(-1, 6)
+    rows, columns = (_storage(users, count, side, series, dtype) for side in (before1, before2))
     program = op.Program(steps, memory.rows(numbers, 6, 0, dtype), rows, rows if before2 is None else columns)
     return program, _pack(series, steps)
+
+
+def _storage(users: list, count: int, before: Diagonals | None, series: Mapping[Any, Table], dtype: type) -> np.ndarray:
+    """Return the columns of one side, with two rows to spare: every block is given the addresses of three columns."""
+    length = len(before[users[0][0]]) if users and before is not None else 0
+    storage, at = memory.aligned((count + 2, memory.whole(length)), dtype), 0
+    if before is not None:
+        for index, step in users:
+            for column in _columns(step, before[index], series):
+                storage[at, :length] = column
+                at += 1
+    return storage
 
 
 def _series(tape: Tape, sides: list[Diagonals]) -> dict[Any, Table]:

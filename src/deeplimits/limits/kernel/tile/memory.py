@@ -11,6 +11,11 @@ import numpy as np
 LINE, LANES = 64, 16
 
 
+def whole(length: int) -> int:
+    """Return a length rounded up to whole vectors."""
+    return -(-length // LANES) * LANES
+
+
 def aligned(shape: Sequence[int], dtype: type) -> np.ndarray:
     """Return a zero array of this shape that starts on a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -21,7 +26,7 @@ def aligned(shape: Sequence[int], dtype: type) -> np.ndarray:
 
 def rows(vectors: Sequence[Any], length: int, spare: int, dtype: type) -> np.ndarray:
     """Return the vectors, each of shape (length,), as rows (n + spare, length rounded up), filled up with zeros."""
-    stacked = aligned((max(len(vectors) + spare, 1), -(-length // LANES) * LANES), dtype)
+    stacked = aligned((max(len(vectors) + spare, 1), whole(length)), dtype)
     for row, vector in zip(stacked, vectors, strict=False):
         row[:length] = vector
     return stacked

@@ -82,12 +82,12 @@ def plan(tape: Tape, dtype: type) -> Plan | None:
     if dtype == np.float32:
         close = _steep(sampled)
         if close <= WIDEST:
-            return _planned(sampled, np.float32, max(close, 5e-3))
-    return _planned(sampled, np.float64, 1e-3)
+            return _planned(sampled, np.float32, max(close, 5e-3), TOLERANCES[dtype])
+    return _planned(sampled, np.float64, 1e-3, TOLERANCES[dtype])
 
 
-def _planned(sampled: Fit, real: type, close: float) -> Plan | None:
-    found = shortest(sampled, TOLERANCES[real])
+def _planned(sampled: Fit, real: type, close: float, tolerance: float) -> Plan | None:
+    found = shortest(sampled, tolerance)
     return None if found is None else Plan(found, real, close)
 
 
