@@ -12,7 +12,9 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
+threadpool_limits(1)  # a plugin may have loaded numpy before the variable above was set
 settings.register_profile("deeplimits", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("deeplimits")
 
