@@ -39,7 +39,15 @@ def correlation(k):
 
 @pytest.mark.parametrize(
     ("start", "end"),
-    [(-1, -0.591562), (-0.5, -0.239063), (0, 0.141348), (0.2, 0.301227), (0.5, 0.550277), (0.9, 0.904603), (0.99, 0.990148)],
+    [
+        (-1, -0.591562),
+        (-0.5, -0.239063),
+        (0, 0.141348),
+        (0.2, 0.301227),
+        (0.5, 0.550277),
+        (0.9, 0.904603),
+        (0.99, 0.990148),
+    ],
 )
 def test_correlation_of_the_flow(start, end):
     k = features(dl.ResNet("relu"), pair(start), inf)
@@ -176,7 +184,9 @@ def test_ntk_of_the_defaults():
 def test_he_weights_double_the_exponents():
     k = features(dl.ResNet("relu", sqrt(2)), pair(0.2), inf)
     assert k[0, 0] == pytest.approx(exp(1), rel=1e-11)
-    c = solve_ivp(lambda _, c: np.sqrt(1 - c * c) / pi + c * (1 - np.arccos(c) / pi) - c, (0, 1), [0.2], rtol=1e-12, atol=1e-13).y[0, -1]
+    c = solve_ivp(
+        lambda _, c: np.sqrt(1 - c * c) / pi + c * (1 - np.arccos(c) / pi) - c, (0, 1), [0.2], rtol=1e-12, atol=1e-13
+    ).y[0, -1]
     assert correlation(k) == pytest.approx(c, abs=1e-9)
 
 
@@ -262,9 +272,13 @@ def by_solve_ivp(dual, X, w, b, inner=None):
 
 @pytest.mark.parametrize("inner", [None, (1.44, 0.05)], ids=["one layer", "two layers"])
 @pytest.mark.parametrize(("name", "dual"), [("erf", erf_dual), ("relu", relu_dual)])
-@pytest.mark.parametrize("X", [pair(0.2, 0.7, 1.9), pair(-0.8), pair(0.999, 1.0, 3.0)], ids=["generic", "opposed", "near"])
+@pytest.mark.parametrize(
+    "X", [pair(0.2, 0.7, 1.9), pair(-0.8), pair(0.999, 1.0, 3.0)], ids=["generic", "opposed", "near"]
+)
 def test_flow_against_solve_ivp(name, dual, inner, X):
-    options = {} if inner is None else {"branch_layers": 2, "inner_std": sqrt(inner[0]), "inner_bias_std": sqrt(inner[1])}
+    options = (
+        {} if inner is None else {"branch_layers": 2, "inner_std": sqrt(inner[0]), "inner_bias_std": sqrt(inner[1])}
+    )
     net = dl.ResNet(name, sqrt(1.69), sqrt(0.2), **options)
     nngp, ntk = by_solve_ivp(dual, X, 1.69, 0.2, inner)
     k = dl.kernel(net.body, X, depth=inf)

@@ -175,13 +175,17 @@ def test_a_sequence_needs_a_repeat():
     refused(kernel(X, net=net), errors.DescriptionError, "blocks to count", "inside Repeat")
 
 
-@pytest.mark.parametrize(("name", "near"), [("rleu", "'relu'"), ("tahn", "'tanh'"), ("geluu", "'gelu'"), ("xyzzy", "Known: ")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("rleu", "'relu'"), ("tahn", "'tanh'"), ("geluu", "'gelu'"), ("xyzzy", "Known: ")]
+)
 def test_activation_names(name, near):
     for maker in (dl.Mlp, dl.ResNet, dl.StableResNet):
         refused(lambda maker=maker: maker(name), errors.DescriptionError, repr(name), near)
 
 
-@pytest.mark.parametrize("given", [None, act.Relu, torch.relu, 3, Dense()], ids=["none", "class", "function", "number", "layer"])
+@pytest.mark.parametrize(
+    "given", [None, act.Relu, torch.relu, 3, Dense()], ids=["none", "class", "function", "number", "layer"]
+)
 def test_things_that_are_no_activation(given):
     refused(lambda: dl.Mlp(given), errors.DescriptionError, "is not an activation", "dl.act.Custom")
 
@@ -236,7 +240,12 @@ def test_fixed_sizes_have_no_limit(law):
 
 
 LAYERS = {
-    "two activations": (Dense() >> act.Relu() >> act.Erf() >> Dense(1), "Erf", "the output of Relu", "put a Dense layer"),
+    "two activations": (
+        Dense() >> act.Relu() >> act.Erf() >> Dense(1),
+        "Erf",
+        "the output of Relu",
+        "put a Dense layer",
+    ),
     "activation first": (act.Erf() >> Dense(1), "Erf", "the raw input", "put a Dense layer"),
     "two carriers": (Dense() >> Parallel(Serial(), Serial()) >> Dense(1), "2 branches", "cross terms"),
     "open branch": (Dense() >> Parallel(act.Relu(), Dense()) >> Dense(1), "Parallel", "end the branch in a Dense"),
@@ -255,7 +264,9 @@ def test_layers_without_a_kernel_here(name):
 
 
 def test_no_rule():
-    error = refused(kernel(X, net=Dense() >> Mine() >> Dense(1)), errors.NoRule, "Mine", "dl.sample", "@kernel.rule(Mine")
+    error = refused(
+        kernel(X, net=Dense() >> Mine() >> Dense(1)), errors.NoRule, "Mine", "dl.sample", "@kernel.rule(Mine"
+    )
     assert any("Serial" in note for note in error.__notes__)
     assert isinstance(error, NotImplementedError)
     refused(lambda: dl.build(Dense() >> Mine() >> Dense(1), 4, 1, 0), errors.NoRule, "Mine")

@@ -122,7 +122,9 @@ def test_critical_with_a_kink(name):
     assert "NTK/L is finite" in note.text
 
 
-@pytest.mark.parametrize(("name", "bias", "weight", "q"), [*(("erf", *row) for row in ERF), *(("tanh", *row) for row in TANH)])
+@pytest.mark.parametrize(
+    ("name", "bias", "weight", "q"), [*(("erf", *row) for row in ERF), *(("tanh", *row) for row in TANH)]
+)
 def test_critical_and_smooth(name, bias, weight, q):
     """1 - c ~ L^-1 and NTK(x, x')/NTK(x, x) -> 1/3."""
     note = only(dl.Mlp(name, sqrt(weight), sqrt(bias)))
@@ -222,9 +224,15 @@ def test_without_any_limit(net, kind, words):
 
 
 def test_mixed_blocks():
-    both = Dense() >> Repeat(Residual(act.Relu() >> Dense(), DEPTH**-0.5) >> Residual(act.Erf() >> Dense(), 1.0)) >> Dense(1)
+    both = (
+        Dense()
+        >> Repeat(Residual(act.Relu() >> Dense(), DEPTH**-0.5) >> Residual(act.Erf() >> Dense(), 1.0))
+        >> Dense(1)
+    )
     assert only(both).kind == "explodes"
-    vanishing = Dense() >> Repeat(Residual(act.Relu() >> Dense(), DEPTH**-0.5) >> Residual(act.Erf() >> Dense(), 1 / DEPTH))
+    vanishing = Dense() >> Repeat(
+        Residual(act.Relu() >> Dense(), DEPTH**-0.5) >> Residual(act.Erf() >> Dense(), 1 / DEPTH)
+    )
     one = Dense() >> Repeat(Residual(act.Relu() >> Dense(), DEPTH**-0.5))
     found, expected = (dl.kernel(net >> Dense(1), X, depth=inf, get="nngp") for net in (vanishing, one))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
