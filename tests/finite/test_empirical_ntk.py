@@ -3,7 +3,6 @@ import importlib
 import numpy as np
 import pytest
 import torch
-from tests.finite.oracle import jacobian_kernel
 from torch import nn
 
 import deeplimits as dl
@@ -11,6 +10,7 @@ from deeplimits.errors import DeepLimitsError
 from deeplimits.finite import build, empirical_ntk
 from deeplimits.finite.tangent import jacobian, layers, traces
 from deeplimits.layer import BlockDiagonal, Gaussian, LowRank, Orthogonal, Sparse
+from tests.finite.oracle import jacobian_kernel
 
 FRONT = importlib.import_module("deeplimits.finite.empirical_ntk")
 DRAW = torch.Generator().manual_seed(3)

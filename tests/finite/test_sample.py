@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
-from tests.finite.oracle import scores, whole
 
 import deeplimits as dl
 from deeplimits import act
@@ -15,6 +14,7 @@ from deeplimits.errors import DeepLimitsError
 from deeplimits.finite import Sample, build, chunks, sample
 from deeplimits.finite.record import log_moments
 from deeplimits.layer import Dense, LayerNorm, LowRank, Orthogonal, Parallel, Repeat, Residual, RMSNorm, Serial
+from tests.finite.oracle import scores, whole
 
 FRONT = importlib.import_module("deeplimits.finite.sample")
 BOTH = ("nngp", "ntk")

@@ -59,7 +59,7 @@ def start(x, y):
     """Return (q1, q2, k) of two float64 rows, exactly."""
     x, y = ([mpf(float(v)) for v in row] for row in (x, y))
     d = len(x)
-    dot = lambda a, b: sum(u * v for u, v in zip(a, b, strict=True)) / d  # noqa: E731
+    dot = lambda a, b: sum(u * v for u, v in zip(a, b, strict=True)) / d
     return dot(x, x), dot(y, y), dot(x, y)
 
 

@@ -38,7 +38,7 @@ def test_mlp_at_small_angles(name, ratio):
                 a, b = (float(values[depth][index]) for values in same[place])
                 diagonal = (a * b) ** 0.5
                 wanted = oracle.mpf(exact[place][depth][index])
-                assert abs(float(oracle.mpf(float(found[0, 1])) - wanted)) <= TOLERANCE * diagonal, (depth, ANGLES[place])
+                assert abs(float(oracle.mpf(float(found[0, 1])) - wanted)) <= TOLERANCE * diagonal, (depth, place)
                 assert abs(found[0, 0] - a) <= TOLERANCE * a
                 assert abs(found[1, 1] - b) <= TOLERANCE * b
 
