@@ -18,7 +18,7 @@ Dense, Residual, Repeat = layer.Dense, layer.Residual, layer.Repeat
 
 
 def inputs(count=24, features=7, seed=0):
-    """Rows of norms over two decades, with a duplicate, an opposite, a multiple, a near pair and a zero row at the end."""
+    """Rows of norms over two decades: a duplicate, an opposite, a multiple, a near pair, and zero in the last place."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, features)) * np.exp(rng.uniform(-1.5, 1.5, (count, 1)))
     X[1], X[3], X[5] = X[0], -X[2], 3 * X[4]
