@@ -67,10 +67,10 @@ def ratios(name: str, x: np.ndarray, rounds: int) -> tuple[float, float]:
     return median(gram for gram, _ in times), median(kernel / gram for gram, kernel in times)
 
 
-def high_water() -> int:
-    """Return the largest memory this process has held, in bytes."""
+def memory(line: str) -> int:
+    """Return what the kernel says of this process: VmRSS, memory now; VmHWM, the most so far; in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return 1024 * int(next(text for text in lines if text.startswith(line)).split()[1])
 
 
 def alone(name: str, rows: int, dtype: str) -> None:
@@ -81,9 +81,10 @@ def alone(name: str, rows: int, dtype: str) -> None:
     first = seconds(lambda: dl.kernel(net, small, depth=depth))
     x = inputs(rows, dtype)
     dl.kernel(net, x[:500], depth=depth)
-    before = high_water()
+    Path("/proc/self/clear_refs").write_text("5")  # the most so far is now what is held
+    before = memory("VmRSS")
     dl.kernel(net, x, depth=depth)
-    print(first, (high_water() - before) / (2 * rows * rows * x.itemsize))
+    print(first, (memory("VmHWM") - before) / (2 * rows * rows * x.itemsize))
 
 
 def fresh(name: str, rows: int, dtype: str) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from deeplimits.limits.kernel.tile.scalar import angle, exponential, inverse_root, like, vectorise
 
-UNROLL = 4
+UNROLL, HEAD = 4, 8
 
 
 def affine(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
@@ -161,18 +161,19 @@ def bump(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
 
 
 def chebyshev(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """Two Chebyshev series in x = v0/2 t/(t + v1) - 1, times a1 u1, by Clenshaw's rule; v2: n; v4 on: k's, theta's."""
+    """a1 u1 times two Chebyshev series in a rational map of the angle (v0 to v5), by Clenshaw's rule; v6: lengths."""
     vectorise()
-    scale, shift, count, root = v[0], v[1], int(v[2]), a1[0]
-    two, half, zero = like(v[0], 2.0), like(v[0], 0.5), like(v[0], 0.0)
+    front, slope, bottom, first, second, shift = v[0], v[1], v[2], v[3], v[4], v[5]
+    zero, half, count, root = like(v[0], 0.0), like(v[0], 0.5), int(v[6]), a1[0]
     for n in range(n_size):
-        t[n] = scale * t[n] / (t[n] + shift) - two
+        t[n] = (front + slope * t[n]) / (bottom + t[n] * (first + second * t[n])) + shift
         k[n], theta[n], c[n], inverse[n] = zero, zero, zero, zero
     m = count
     while m > 0:
         m -= UNROLL
-        p0, p1, p2, p3 = v[m + 4], v[m + 5], v[m + 6], v[m + 7]
-        q0, q1, q2, q3 = v[m + count + 4], v[m + count + 5], v[m + count + 6], v[m + count + 7]
+        i, j = m + HEAD, m + count + HEAD
+        p0, p1, p2, p3 = v[i], v[i + 1], v[i + 2], v[i + 3]
+        q0, q1, q2, q3 = v[j], v[j + 1], v[j + 2], v[j + 3]
         for n in range(n_size):
             x, last, before = t[n], k[n], c[n]
             before = (p3 - before) + x * last
