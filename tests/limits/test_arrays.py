@@ -1,8 +1,6 @@
-"""Arrays in and out, precision, symmetry, gradients, and the two paths of the kernel question."""
+"""Arrays in and out, precision, symmetry, and the two paths of the kernel question."""
 
 from __future__ import annotations
-
-from math import inf
 
 import numpy as np
 import pytest
@@ -12,70 +10,7 @@ import deeplimits as dl
 from deeplimits.limits.kernel import paths
 from deeplimits.limits.kernel.lowering import lower
 from deeplimits.numerics.arrays import check
-
-act, layer, DEPTH = dl.act, dl.layer, dl.DEPTH
-Dense, Residual, Repeat = layer.Dense, layer.Residual, layer.Repeat
-
-
-def inputs(count=24, features=7, seed=0):
-    """Rows of norms over two decades: a duplicate, an opposite, a multiple, a near pair, and zero in the last place."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((count, features)) * np.exp(rng.uniform(-1.5, 1.5, (count, 1)))
-    X[1], X[3], X[5] = X[0], -X[2], 3 * X[4]
-    X[7] = X[6] * (1 + 1e-4) + 1e-5 * X[8]
-    X[-1] = 0
-    return X
-
-
-X = inputs()
-_norm = (
-    Dense(weight_std=1.3) >> Repeat(layer.RMSNorm(1e-3) >> act.Erf() >> Dense(weight_std=1.2, bias_std=0.1)) >> Dense(1)
-)
-NETS = {
-    "relu": (dl.Mlp("relu"), (1, 3, 64)),
-    "relu, biases": (dl.Mlp("relu", 1.3, 0.3, 0.9, 0.1), (3, 20)),
-    "leaky": (dl.Mlp(act.LeakyRelu(0.2)), (5,)),
-    "abs": (dl.Mlp("abs"), (3, 20)),
-    "abrelu": (dl.Mlp(act.AbRelu(-0.3, 1.2), 1.1, 0.1), (5,)),
-    "sign": (dl.Mlp("sign", 1.2, 0.1), (1, 2)),
-    "step": (dl.Mlp("step", 1.2, 0.1), (2,)),
-    "rectified square": (dl.Mlp(act.RectifiedMonomial(2), 0.5, 0.1), (1, 2)),
-    "erf": (dl.Mlp("erf", 1.3, 0.2), (1, 3, 20)),
-    "erf, chaotic": (dl.Mlp("erf", 1.5, 0.1), (10, 64)),
-    "erf, chaotic, no biases": (dl.Mlp("erf", 2.0), (12,)),
-    "gelu": (dl.Mlp("gelu", 1.4, 0.1), (1, 10)),
-    "probit": (dl.Mlp("probit", 1.4, 0.1), (4,)),
-    "sin": (dl.Mlp("sin", 1.2, 0.1), (3,)),
-    "cos": (dl.Mlp("cos", 1.2, 0.1), (3,)),
-    "exp": (dl.Mlp(act.Exp(0.5, 0.1), 1.0, 0.1), (2,)),
-    "bump": (dl.Mlp("gaussian", 1.2, 0.1), (3,)),
-    "tanh": (dl.Mlp("tanh", 1.3, 0.2), (2, 10)),
-    "silu": (dl.Mlp("silu", 1.3, 0.2), (5,)),
-    "softplus": (dl.Mlp("softplus", 1.0, 0.2), (3,)),
-    "polynomial": (dl.Mlp(act.Polynomial((0.2, 0.5, 0.1)), 0.7, 0.1), (2,)),
-    "resnet": (dl.ResNet("relu"), (1, 32, inf)),
-    "resnet, erf": (dl.ResNet("erf", 1.2, 0.3, readin_bias_std=0.1), (16,)),
-    "resnet, two layers": (dl.ResNet("relu", 1.0, 0.1, branch_layers=2, final_activation="erf"), (8,)),
-    "stable": (dl.StableResNet("relu", "decreasing"), (16, inf)),
-    "rms norm": (_norm, (1, 5)),
-}
-CASES = [(name, depth) for name, (_, depths) in NETS.items() for depth in depths]
-SMOOTH = [case for case in CASES if case[0] not in ("sign", "step")]
-
-
-def both(net, X1, X2=None, **options):
-    k = dl.kernel(net, X1, X2, **options)
-    return {"nngp": k.nngp, "ntk": k.ntk}
-
-
-def relative(found, expected, diagonal1=None, diagonal2=None):
-    """Largest difference relative to the diagonal, sqrt(K(x, x) K(x', x'))."""
-    one = np.diag(expected) if diagonal1 is None else diagonal1
-    two = one if diagonal2 is None else diagonal2
-    scale = np.sqrt(np.outer(one, two))
-    wrong = np.abs(np.asarray(found, dtype=np.float64) - expected)
-    assert np.all(wrong[scale == 0] <= 1e-30)
-    return float((wrong / np.where(scale > 0, scale, 1)).max())
+from tests.limits.networks import CASES, NETS, X, both, relative
 
 
 @pytest.mark.parametrize(("name", "depth"), CASES)
@@ -234,88 +169,3 @@ def test_body_is_the_covariance_of_features():
         whole, body = dl.kernel(net, X, depth=3), dl.kernel(net.body, X, depth=3)
         np.testing.assert_allclose(whole.nngp, 0.49 * body.nngp + 0.09, rtol=1e-13, atol=1e-15)
         np.testing.assert_allclose(whole.ntk, 0.49 * (body.ntk + body.nngp) + 0.09, rtol=1e-12, atol=1e-14)
-
-
-SPECIAL = np.array(
-    [[1.0, 0.5, -0.2], [1.0, 0.5, -0.2], [-1.0, -0.5, 0.2], [2.0, 1.0, -0.4], [0, 0, 0], [0, 0, 0], [0.3, -1, 2]]
-)
-
-
-@pytest.mark.parametrize(("name", "depth"), SMOOTH)
-def test_special_inputs_have_finite_gradients(name, depth):
-    """Identical, opposite, parallel and zero rows."""
-    given = torch.from_numpy(SPECIAL).requires_grad_()
-    for kind, k in both(NETS[name][0], given, depth=depth).items():
-        assert bool(k.isfinite().all()), kind
-        (gradient,) = torch.autograd.grad(k.sum(), given, retain_graph=True)
-        assert bool(gradient.isfinite().all()), kind
-
-
-@pytest.mark.parametrize(
-    "name", ["relu, biases", "erf", "gelu", "tanh", "sin", "resnet", "resnet, two layers", "rms norm"]
-)
-def test_gradients_in_the_inputs(name):
-    """Against central differences of the float64 kernel, at generic rows."""
-    net, generic = NETS[name][0], np.random.default_rng(1).standard_normal((3, 4))
-    weights = np.random.default_rng(2).standard_normal((3, 3))
-
-    def value(at):
-        k = both(net, at, depth=3)
-        return sum((weights * k[kind]).sum() for kind in k)
-
-    given = torch.from_numpy(generic).requires_grad_()
-    k = both(net, given, depth=3)
-    total = sum((torch.from_numpy(weights) * k[kind]).sum() for kind in k)
-    (gradient,) = torch.autograd.grad(total, given)
-    h = 1e-5
-    for row in range(3):
-        for column in range(4):
-            up, down = generic.copy(), generic.copy()
-            up[row, column] += h
-            down[row, column] -= h
-            expected = (value(up) - value(down)) / (2 * h)
-            assert float(gradient[row, column]) == pytest.approx(expected, rel=2e-6, abs=1e-7)
-
-
-@pytest.mark.parametrize("depth", [3, inf])
-def test_gradients_in_every_hyperparameter(depth):
-    branch = {"branch_layers": 2, "inner_std": 1.2, "inner_bias_std": 0.4} if depth == 3 else {}
-    net = dl.ResNet("erf", 1.1, 0.3, 0.9, 0.2, 0.8, 0.1, scale=0.7 * DEPTH**-0.5, **branch)
-    paths_known, generic = net.hyperparameters(), X[2:5:2]
-    assert set(paths_known) >= {"weight_std", "bias_std", "readin_std", "readout_bias_std", "inner_std", "scale"}
-    hyper = {
-        path: torch.tensor(float(value), dtype=torch.float64, requires_grad=True) for path, value in paths_known.items()
-    }
-    k = dl.kernel(net, torch.from_numpy(generic), depth=depth, hyper=hyper)
-    total = k.nngp.sum() + 0.5 * k.ntk.sum()
-    gradients = torch.autograd.grad(total, list(hyper.values()), allow_unused=True, materialize_grads=True)
-    h = 1e-4
-    for (path, value), gradient in zip(paths_known.items(), gradients, strict=True):
-        if path.startswith("inner") and not branch:
-            assert float(gradient) == 0
-            continue
-        ends = []
-        for at in (value + h, value - h):
-            k = dl.kernel(net, generic, depth=depth, hyper={path: at})
-            ends.append(k.nngp.sum() + 0.5 * k.ntk.sum())
-        assert float(gradient) == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5), path
-
-
-def test_values_with_hyper_are_those_of_the_replaced_network():
-    net = dl.Mlp("erf", 1.2, 0.1)
-    found = dl.kernel(net, X, depth=3, hyper={"weight_std": 0.9}, get="ntk")
-    np.testing.assert_array_equal(found, dl.kernel(dl.Mlp("erf", 0.9, 0.1), X, depth=3, get="ntk"))
-    tensor = torch.tensor(0.9, dtype=torch.float64, requires_grad=True)
-    found = dl.kernel(net, X, depth=3, hyper={"weight_std": tensor}, get="ntk")
-    assert found.requires_grad
-    assert relative(found.detach().numpy(), dl.kernel(dl.Mlp("erf", 0.9, 0.1), X, depth=3, get="ntk")) <= 1e-10
-
-
-def test_hyperparameters_of_a_hand_made_network():
-    net = Dense(weight_std=1.2) >> Repeat(Residual(act.Erf() >> Dense(bias_std=0.3), 0.5), 2) >> Dense(1)
-    path = next(path for path in net.hyperparameters() if path.endswith("scale"))
-    scale = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
-    k = dl.kernel(net, torch.from_numpy(X[:3]), hyper={path: scale}, get="nngp")
-    (gradient,) = torch.autograd.grad(k.sum(), scale)
-    ends = [dl.kernel(net, X[:3], hyper={path: 0.5 + h}, get="nngp").sum() for h in (1e-5, -1e-5)]
-    assert float(gradient) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-7)
