@@ -43,7 +43,7 @@ def load(name: str, rows: int | None = None, scale: str = "unit") -> Table:
     if scale not in SCALES:
         raise InputError("--scale", f"{scale!r} is not a scale", nearest(scale, SCALES))
     if rows is not None and rows < 1:
-        raise InputError("--rows", f"{rows} rows cannot be taken", "take at least 1")
+        raise InputError("--rows or --inputs", f"{rows} rows cannot be taken", "take at least 1")
     table = _bundled(name) if name in BUNDLED else _file(name)
     total = len(table)
     if rows is not None:

@@ -23,12 +23,14 @@ class Inputs:
         x2: likewise, shape (M, d), or None for x1 against itself.
         torch: whether the inputs are torch tensors.
         dtype: numpy dtype of the result.
+        half: the inputs' half-precision dtype, which the result is rounded to, or None.
     """
 
     x1: Any
     x2: Any
     torch: bool
     dtype: np.dtype
+    half: Any = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,7 +81,12 @@ def check(where: str, X1: Any, X2: Any = None, dtype: Any = None) -> Inputs:
         if first.shape[1] != second.shape[1]:
             why = f"X1 has {first.shape[1]} features and X2 has {second.shape[1]}"
             raise InputError(where, why, "give both the same columns")
-    return Inputs(first, second, tensor, _dtype(where, dtype, first))
+    half = getattr(X1, "dtype", None) if dtype is None and _is_half(X1) else None
+    return Inputs(first, second, tensor, _dtype(where, dtype, first), half)
+
+
+def _is_half(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")).removeprefix("torch.") in ("float16", "bfloat16")
 
 
 def _one(where: str, name: str, value: Any) -> Any:
@@ -87,6 +94,9 @@ def _one(where: str, name: str, value: Any) -> Any:
         if value is None or isinstance(value, str) or hasattr(value, "toarray"):
             fix = "give a numpy array or a torch tensor of shape (N, d); of a sparse matrix, X.toarray()"
             raise InputError(where, f"{name} is a {type(value).__name__}, not an array", fix)
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            entry = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0])
+            raise InputError(where, f"{name} is masked at {entry}", "fill it, e.g. X.filled(0.0), or drop those rows")
         try:
             value = np.asarray(value)
         except ValueError as error:
@@ -115,7 +125,7 @@ def _floating(where: str, name: str, value: Any) -> Any:
             return value
         if value.dtype.is_complex:
             raise InputError(where, f"{name} is complex ({value.dtype})", "give real numbers")
-        return value.to(torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else torch.float64)
+        return value.to(torch.float32 if _is_half(value) else torch.float64)
     if value.dtype in (np.float32, np.float64):
         return value
     if value.dtype.kind == "c":

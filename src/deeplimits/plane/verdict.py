@@ -86,7 +86,11 @@ def verdict(found: list[Ray]) -> Verdict:
     diagonal = {ray.statistic: ray for ray in found if ray.kind == "diagonal"}
     first = diagonal.get(LOG_VARIANCE)
     if first is None:
-        return Verdict("undecided", "the sampled Gram matrices were not asked for: put 'nngp' into get", TEST)
+        return Verdict(
+            "undecided",
+            "no place carries the law of log q: put 'nngp' into get, and give inputs that are not all zero",
+            TEST,
+        )
     if first.slope is None and max(first.values) <= FLOOR and CORRELATION in diagonal:
         first = diagonal[CORRELATION]
     if len(first.values) < 3:

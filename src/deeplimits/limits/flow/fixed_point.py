@@ -58,6 +58,7 @@ def write(block: Layer, state: Lowering) -> None:
     note = _note(orbit)
     state.limits.append(note)
     if not note.nngp:
+        kernel(block, state)
         return
     for _ in range(orbit.layers if note.kind != "critical" else min(orbit.layers, 64)):
         kernel(block, state)

@@ -15,6 +15,7 @@ from deeplimits.errors import DescriptionError
 from deeplimits.numerics.accelerate import accelerate
 
 DISCRETE_LAYERS = 256
+ROUNDING = 1e-6  # sequences may be computed in float32
 _DEPTHS = tuple(2**power for power in range(5, 14))
 
 
@@ -105,7 +106,8 @@ def _sequence(scale: Any) -> Profile:
     fixed = all(np.array_equal(rows[d], rows[longest][:d]) for d in _DEPTHS)
     growth = log(max(sums[-1], 1e-300) / max(sums[-3], 1e-300)) / log(_DEPTHS[-1] / _DEPTHS[-3])
     increments = np.diff(sums)
-    settles = abs(increments[-1]) < 0.8 * abs(increments[-2]) or abs(increments[-1]) <= 1e-12 * sums[-1]
+    falls = abs(increments[-1]) < 0.8 * abs(increments[-2])
+    settles = falls or abs(increments[-1]) <= ROUNDING * sums[-1]
     if sums[-1] == 0 or growth < -0.25:
         return Profile("trivial", 0.0, f"sum alpha^2 of {name} tends to 0: the blocks vanish")
     if not settles:
@@ -115,7 +117,7 @@ def _sequence(scale: Any) -> Profile:
     if fixed:
         return _fixed_sequence(name, rows[longest], sums)
     if peaks[-1] < 0.25 * peaks[0]:
-        time = accelerate(sums)
+        time = accelerate(sums) if falls else float(sums[-1])
         why = f"sum alpha^2 of {name} tends to {time:.6g} and max alpha -> 0: the kernel follows an ODE in layer time"
         return Profile("flow", time, why)
     why = (

@@ -86,7 +86,7 @@ def _root(value: Any) -> Any:
 
 
 def _choose_steps(state: Lowering, increments: list[Increment]) -> tuple[int, float]:
-    """Double the number of steps until probe pairs settle; return it with the last change."""
+    """Double the number of steps until probe pairs settle; return the last but one, with what doubling it changed."""
     plain = tuple((branch, as_float(time)) for branch, time in increments)
     place = replace(state.fork(), standard=False, probe=tuple(float(q) for q in state.probe))
     tape = state.tape()
@@ -119,6 +119,6 @@ def _settled_steps(tape: Tape, increments: tuple[Increment, ...], start: _Start)
         if last is not None:
             error = float(np.abs(values - last).max())
             if error <= TOLERANCE:
-                return steps, error
+                return steps // 2, error
         last = values
     return _STEPS[-1], error

@@ -38,10 +38,14 @@ def _write(layer: act.Activation, state: Lowering) -> None:
     state.gaussian, state.carried, state.holds = False, False, f"the output of {type(layer).__name__}"
 
 
+def _pass(layer: act.Identity, state: Lowering) -> None:
+    """Write nothing: the identity leaves its input what it is."""
+
+
 def _activation(kind: type, source: str, valid: str = "Gaussian input") -> Callable[[Callable], Callable]:
     def register(function: Callable) -> Callable:
         dual.rule(kind, source=source, valid=valid)(function)
-        kernel.rule(kind, source=source, valid=valid)(_write)
+        kernel.rule(kind, source=source, valid=valid)(_pass if kind is act.Identity else _write)
         return function
 
     return register

@@ -46,7 +46,7 @@ def kernel(
         parametrization: "ntk", or "standard" (each layer's NTK term is multiplied by its number of inputs).
         widths: widths of the layers of open width, for the standard parametrization.
         hyper: {path: value} of hyperparameters (`net.hyperparameters()`); tensors are differentiated through.
-        dtype: of the result; by default that of the inputs (integers: float64).
+        dtype: of the result; by default that of the inputs (integers: float64; half precision is computed in float32).
 
     Returns:
         Kernel with arrays of shape (N, M), or one array.
@@ -85,7 +85,9 @@ def kernel(
     with np.errstate(over="ignore", invalid="ignore"):
         result = _evaluate(tape, inputs, kinds)
     for kind, value in zip(kinds, result, strict=True):
-        _finite(kind, value, inputs)
+        _finite(kind, value, inputs.dtype)
+    if inputs.half is not None:
+        result = [_rounded(kind, value, inputs.half) for kind, value in zip(kinds, result, strict=True)]
     if isinstance(get, str):
         return result[0]
     found = dict(zip(kinds, result, strict=True))
@@ -122,7 +124,8 @@ def _probe(inputs: Inputs) -> np.ndarray:
     q = q[(q > 0) & np.isfinite(q)]
     if not q.size:
         return np.array([0.5, 1.0, 2.0])
-    return np.unique(np.quantile(q, [0.0, 0.5, 1.0]))
+    low, middle, high = np.log2(np.quantile(q, [0.0, 0.5, 1.0]))
+    return 2.0 ** np.unique([np.floor(low), np.round(middle), np.ceil(high)])
 
 
 def _refuse(description: Description, kinds: tuple[str, ...]) -> None:
@@ -179,13 +182,20 @@ def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     return paths.fast(tape, inputs, kinds)
 
 
-def _finite(kind: str, value: Any, inputs: Inputs) -> None:
+def _rounded(kind: str, value: Any, half: Any) -> Any:
+    with np.errstate(over="ignore"):
+        value = value.to(half) if is_tensor(value) else value.astype(half)
+    _finite(kind, value.float() if is_tensor(value) else value.astype(np.float32), half)
+    return value
+
+
+def _finite(kind: str, value: Any, dtype: Any) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         total = value.sum()  # quick, and finite unless an entry is not, or the sum itself overflows
     finite = bool(total.isfinite() if is_tensor(value) else np.isfinite(total))
     if not finite and not bool(value.isfinite().all() if is_tensor(value) else np.isfinite(value).all()):
         fix = "use dtype='float64', a smaller depth, or branches scaled by DEPTH**-0.5"
-        raise PrecisionError(f"kernel(get={kind!r})", f"values leave the range of {inputs.dtype}", fix)
+        raise PrecisionError(f"kernel(get={kind!r})", f"values leave the range of {dtype}", fix)
 
 
 __all__ = ["inf", "kernel"]

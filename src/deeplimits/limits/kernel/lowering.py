@@ -124,6 +124,6 @@ def lower(
 def _widths(widths: Any) -> Any:
     if widths is None:
         return None
-    if isinstance(widths, list | tuple):
+    if hasattr(widths, "__len__"):
         return tuple(whole("kernel", "widths", width) for width in widths)
     return whole("kernel", "widths", widths)
