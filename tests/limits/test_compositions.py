@@ -39,7 +39,7 @@ DUALS = {act.Relu: relu, act.Erf: erf, act.Cos: cosine}
 
 
 def evaluate(layer, k, theta, features, width=None):
-    """Return (K, Theta, features) after a layer written out at a finite depth; `width` means standard parametrization."""
+    """Return (K, Theta, features) after a layer at a finite depth; `width` means the standard parametrization."""
     q = np.diag(k)
     match layer:
         case Serial(layers=layers):
