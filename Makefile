@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test lint clean
 
 help:
 	@echo "make demo    the plane of a ReLU ResNet on scikit-learn's digits, beside an unscaled MLP"
