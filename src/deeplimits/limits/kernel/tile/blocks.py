@@ -11,7 +11,7 @@ keep the processor busy.
 
 from __future__ import annotations
 
-from deeplimits.limits.kernel.tile.scalar import angle, exponential, inverse_root, like, vectorise
+from deeplimits.limits.kernel.tile.scalar import angle, arcsine, exponential, inverse_root, like, vectorise
 
 UNROLL, HEAD = 4, 8
 
@@ -64,6 +64,18 @@ def turn(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
         t[n] = angle(c[n], (one - c[n]) * (one + c[n]) * inverse[n])
 
 
+def lean(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
+    """As `turn`, but t <- asin(c), which keeps its digits where c is small."""
+    vectorise()
+    row, one = a[0], like(a[0], 1.0)
+    for n in range(n_size):
+        c[n] = min(max(k[n] * (row * u[n]), -one), one)
+    for n in range(n_size):
+        inverse[n] = inverse_root((one - c[n]) * (one + c[n]))
+    for n in range(n_size):
+        t[n] = arcsine(c[n], (one - c[n]) * (one + c[n]) * inverse[n])
+
+
 def rectified_0(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
     """v2 + v1 t, derivative zero; column: 1/sqrt(q)."""
     vectorise()
@@ -108,11 +120,11 @@ def rectified_3(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_
 
 
 def erf(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """v1 + v0 asin(k a u), theta times v0 a u / sqrt(1 - (k a u)**2); column: f sqrt(2/(1 + 2 f**2 q))."""
+    """v1 + v0 asin c, theta times v0 a u / sqrt(1 - c**2), c = k a u, after `lean`; column f sqrt(2/(1 + 2 f**2 q))."""
     vectorise()
-    amplitude, front, row = v[0], v[1] + v[0] * like(v[0], 1.5707963267948966), v[0] * a[0]
+    amplitude, front, row = v[0], v[1], v[0] * a[0]
     for n in range(n_size):
-        k[n] = front - amplitude * t[n]
+        k[n] = front + amplitude * t[n]
         theta[n] *= row * u[n] * inverse[n]
 
 
@@ -128,14 +140,28 @@ def gelu(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
 
 
 def sine(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """v1 e1 - v2 e2, theta times v3 e1 + v4 e2, e = exp(+-v0 k - a - u); column: v0 q / 2."""
+    """v1 e1 - v2 e2, theta times v3 e1 + v4 e2, e = exp(+-m - a - u), m = v0 k; column: v0 q / 2.
+
+    Where m is small, exp(-a - u) times sums of cosh m and sinh m, so that differences of e1 and e2 keep their digits.
+    """
     vectorise()
-    rate, front, back, front_1, back_1, row = v[0], v[1], v[2], v[3], v[4], a[0]
+    one, two, half, rate, row = like(v[0], 1.0), like(v[0], 2.0), like(v[0], 0.5), v[0], a[0]
+    front, back, front_1, back_1 = v[1], v[2], v[3], v[4]
+    even, odd, even_1, odd_1 = front - back, front + back, front_1 + back_1, front_1 - back_1
+    p3, p5, p7, p9 = like(v[0], 1 / 6), like(v[0], 1 / 20), like(v[0], 1 / 42), like(v[0], 1 / 72)
+    p11, p13, p4, p6 = like(v[0], 1 / 110), like(v[0], 1 / 156), like(v[0], 1 / 12), like(v[0], 1 / 30)
+    p8, p10, p12, p14 = like(v[0], 1 / 56), like(v[0], 1 / 90), like(v[0], 1 / 132), like(v[0], 1 / 182)
     for n in range(n_size):
-        low, move = -(row + u[n]), rate * k[n]
-        together, apart = exponential(low + move), exponential(low - move)
-        k[n] = front * together - back * apart
-        theta[n] *= front_1 * together + back_1 * apart
+        low, m = -(row + u[n]), rate * k[n]
+        together, apart, y = exponential(low + m), exponential(low - m), m * m
+        base = together * apart
+        base *= inverse_root(base)
+        sinh = m * (one + p3 * y * (one + p5 * y * (one + p7 * y * (one + p9 * y * (one + p11 * y * (one + p13 * y))))))
+        tail = p8 * y * (one + p10 * y * (one + p12 * y * (one + p14 * y)))
+        cosh = one + y / two * (one + p4 * y * (one + p6 * y * (one + tail)))
+        small = abs(m) < half
+        k[n] = base * (even * cosh + odd * sinh) if small else front * together - back * apart
+        theta[n] *= base * (even_1 * cosh + odd_1 * sinh) if small else front_1 * together + back_1 * apart
 
 
 def growth(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
@@ -193,9 +219,9 @@ def chebyshev(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_si
         theta[n] = scale * (theta[n] - x * inverse[n])
 
 
-def flip(source, target, n_stride, n_rows, n_columns):
-    """target[j, i] <- source[i, j], both inside one matrix whose rows are `n_stride` apart."""
+def flip(source, target, n_stride, n_target, n_rows, n_columns):
+    """target[j, i] <- source[i, j]; the rows of the two matrices are `n_stride` and `n_target` apart."""
     vectorise()
     for j in range(n_columns):
         for i in range(n_rows):
-            target[j * n_stride + i] = source[i * n_stride + j]
+            target[j * n_target + i] = source[i * n_stride + j]

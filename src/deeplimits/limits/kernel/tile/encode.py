@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SERIES, LINEAR = 6, 7
 RECTIFIED = (blocks.rectified_0, blocks.rectified_1, blocks.rectified_2, blocks.rectified_3)
-ANGULAR = (*RECTIFIED, blocks.erf, blocks.gelu)
+BEFORE = dict.fromkeys((*RECTIFIED, blocks.gelu), blocks.turn) | {blocks.erf: blocks.lean}
 
 Diagonals = Mapping[int, np.ndarray]
 Block = Callable[..., None]
@@ -51,7 +51,7 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
         if isinstance(step, Dual) and step.family.code == LINEAR:
             continue
         block, values = _step(step)
-        before = blocks.turn if block in ANGULAR else None
+        before = BEFORE.get(block)
         table = list(series).index(step.family) if isinstance(step, Dual) and step.family in series else -1
         register, other = (step.target, step.source) if isinstance(step, Copy | Add) else (step.register, step.register)
         calls = (address(function, dtype) if function else 0 for function in (block, before))

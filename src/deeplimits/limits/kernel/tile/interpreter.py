@@ -70,7 +70,7 @@ class Work(NamedTuple):
     pairs: np.ndarray
 
 
-@njit(**PART)
+@njit(**STRIP)
 def run(state, spare, program, first, last, i, j, size):
     """Run steps first to last of a tape on one row of a tile."""
     for n in range(first, last):
@@ -154,11 +154,12 @@ def reflect(output, i0, i1, j0, j1):
 
 @njit(**STRIP)
 def _mirror(flip, out, i0, i1, j0, j1):
+    n = out.shape[1]
     if j0 < i0:
-        invoke(flip, (place(out, (i0, j0)), place(out, (j0, i0)), out.shape[1], i1 - i0, min(j1, i0) - j0))
+        invoke(flip, (place(out, (i0, j0)), place(out, (j0, i0)), n, n, i1 - i0, min(j1, i0) - j0))
     for j in range(max(j0, i0), min(j1, i1)):
         if j + 1 < i1:
-            invoke(flip, (place(out, (j + 1, j)), place(out, (j, j + 1)), out.shape[1], i1 - j - 1, 1))
+            invoke(flip, (place(out, (j + 1, j)), place(out, (j, j + 1)), n, n, i1 - j - 1, 1))
 
 
 @njit(**STRIP)

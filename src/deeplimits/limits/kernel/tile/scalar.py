@@ -24,6 +24,7 @@ _ASIN_32 = (
     *(0.16666665678232892, 0.07500252163633334, 0.044538813973175724, 0.03199023922716213),
     *(0.010435325974988746, 0.06379697638268081, -0.07972071595315332, 0.09469734959597223),
 )
+_A, _a = _ASIN_64, tuple(np.float32(c) for c in _ASIN_32)
 # asin(d sqrt(1/2)) = d (sqrt(1/2) + y Q(y)), y = d**2
 _Q = tuple(c * np.sqrt(0.5) / 2 ** (n + 1) for n, c in enumerate(_ASIN_64))
 _q = tuple(np.float32(c * np.sqrt(0.5) / 2 ** (n + 1)) for n, c in enumerate(_ASIN_32))
@@ -103,6 +104,30 @@ def _angle_32(c, s):
     return acute if c > _ZERO else _PI - acute
 
 
+def _arcsine_64(c, s):
+    m = min(abs(c), s)
+    z = m * m
+    v = z * z
+    even = (((_A[16] * v + _A[14]) * v + _A[12]) * v + _A[10]) * v + _A[8]
+    even = (((even * v + _A[6]) * v + _A[4]) * v + _A[2]) * v + _A[0]
+    odd = (((_A[17] * v + _A[15]) * v + _A[13]) * v + _A[11]) * v + _A[9]
+    odd = (((odd * v + _A[7]) * v + _A[5]) * v + _A[3]) * v + _A[1]
+    small = m + m * (z * (even + z * odd))
+    acute = small if abs(c) <= s else 1.5707963267948966 - small
+    return acute if c > 0.0 else -acute
+
+
+def _arcsine_32(c, s):
+    m = min(abs(c), s)
+    z = m * m
+    v = z * z
+    even = ((_a[6] * v + _a[4]) * v + _a[2]) * v + _a[0]
+    odd = ((_a[7] * v + _a[5]) * v + _a[3]) * v + _a[1]
+    small = m + m * (z * (even + z * odd))
+    acute = small if abs(c) <= s else _QUARTER + _QUARTER - small
+    return acute if c > _ZERO else -acute
+
+
 def _exponential_64(x):
     v = min(max(x, -708.0), 709.0)
     n = np.floor(v * 1.4426950408889634 + 0.5)
@@ -130,6 +155,11 @@ def angle(c, s):
     return _angle_64(c, s)
 
 
+def arcsine(c, s):
+    """asin(c) given the cosine sqrt(1 - c**2) of the result, as accurate as c however small c is."""
+    return _arcsine_64(c, s)
+
+
 def exponential(x):
     """e**x; x is clamped to the range of finite normal results."""
     return _exponential_64(x)
@@ -143,6 +173,11 @@ def _inverse_root(x):
 @overload(angle, inline="always")
 def _angle(c, s):
     return _angle_32 if c == types.float32 else _angle_64
+
+
+@overload(arcsine, inline="always")
+def _arcsine(c, s):
+    return _arcsine_32 if c == types.float32 else _arcsine_64
 
 
 @overload(exponential, inline="always")

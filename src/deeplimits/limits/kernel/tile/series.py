@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
+from deeplimits.limits.kernel.tile.compiled import STRIP, invoke, place
 from deeplimits.limits.kernel.tile.interpreter import COLUMNS, begin, end, reflect, run, whole
-from deeplimits.limits.kernel.tile.mehler import COSINES, FINISH, HORNER, INTERPOLATE, KEEP, SQUARE
+from deeplimits.limits.kernel.tile.mehler import COSINES, FLIP, PAIR, SPREAD, UNROLL
 from deeplimits.limits.kernel.tile.memory import LANES, aligned
 
 
@@ -33,106 +33,74 @@ class Tables(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Coefficients of a tile: of its rows (rows + 1, order), of its columns (order, COLUMNS), and some being turned.
+    """Scratch of one thread.
 
-    `largest` (rows + 1,) holds the largest |cosine| of each row, `weights` (LANES,) those of an interpolation.
+    Attributes:
+        largest: (rows + 1,), the largest |cosine| of each row of a tile.
+        rows: (rows + 1, order), coefficients of the tile's rows.
+        columns: (order, COLUMNS), coefficients of its columns.
+        turned: (LANES, order), coefficients of a few columns, about to be turned.
     """
 
     largest: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     turned: np.ndarray
-    weights: np.ndarray
 
 
 def scratch(tables: Tables, rows: int) -> Scratch:
     """Return the scratch of one thread for tiles of `rows` rows."""
     order = int(np.max(tables.layout[:, 1] + tables.layout[:, 2]))
-    shapes = ((rows + 1,), (rows + 1, order), (order, COLUMNS), (LANES, order), (LANES,))
+    shapes = ((rows + 1,), (rows + 1, order), (order, COLUMNS), (LANES, order))
     return Scratch(*(aligned(shape, np.float64) for shape in shapes))
 
 
-@njit(**PART)
-def _order(tables, table, cosine):
+@njit(**STRIP)
+def _counts(tables, table, cosine):
+    """Return how many even and odd coefficients serve cosines up to a size."""
     n = 0
     while n < tables.levels.shape[0] - 1 and tables.levels[n] < cosine:
         n += 1
-    return tables.orders[table, n]
+    half = tables.orders[table, n] // 2
+    even = min((half + UNROLL) // UNROLL * UNROLL, tables.layout[table, 1])
+    return even, min((half + UNROLL - 1) // UNROLL * UNROLL, tables.layout[table, 2])
 
 
-@njit(**PART)
-def _spread(tables, scratch, table, position, even, odd, out, row):
-    """Write the coefficients at a position between nodes: the first `even`, and from the even count on, `odd`."""
-    start, gap, odds, stencil, nodes = tables.layout[table]
-    node = np.int64(position)
-    if stencil > 1:
-        node = min(max(node - stencil // 2 + 1, 0), nodes - stencil)
-    for s in range(stencil):
-        weight = 1.0
-        for m in range(stencil):
-            if m != s:
-                weight *= (position - node - m) / (s - m)
-        scratch.weights[s] = weight
-    given = place(out, (row, 0)), place(tables.values, (start + node * (gap + odds),)), place(scratch.weights, (0,))
-    invoke(tables.parts[INTERPOLATE], (*given, gap + odds, stencil, 0, even))
-    invoke(tables.parts[INTERPOLATE], (*given, gap + odds, stencil, gap, odd))
-
-
-@njit(**PART)
-def _fill_columns(tables, scratch, table, program, at, j0, size, even, odd):
-    gap = tables.layout[table, 1]
-    for left in range(0, size, LANES):
-        for n in range(LANES):
-            _spread(tables, scratch, table, program.columns2[at + 1, j0 + left + n], even, odd, scratch.turned, n)
-        for m in range(gap + odd):
-            if m < even or m >= gap:
-                for n in range(LANES):
-                    scratch.columns[m, left + n] = scratch.turned[n, m]
-
-
-@njit(**PART)
-def _pair(tables, scratch, work, program, r, at, m, rows, gap, even, odd, size):
-    """One series step on rows m and m + 1 of a tile, whose k holds the cosine; `rows`: their inputs, a column."""
-    parts, spare, columns, first, second, j = tables.parts, work.spare, scratch.columns, rows[0], rows[1], rows[2]
-    k, theta = place(work.state, (m, r, 0, 0)), place(work.state, (m, r, 1, 0))
-    k1, theta1 = place(work.state, (m + 1, r, 0, 0)), place(work.state, (m + 1, r, 1, 0))
-    z, e, d = place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0))
-    z1, e1, d1 = place(spare, (3, 0)), place(spare, (4, 0)), place(spare, (5, 0))
-    total, slope = place(spare, (6, 0)), place(spare, (7, 0))
-    total1, slope1 = place(spare, (8, 0)), place(spare, (9, 0))
-    u, a = place(program.columns2, (at, j)), place(program.columns1, (at, first))
-    a1, c = place(program.columns1, (at, second)), place(columns, (0, 0))
-    given = (z, e, d, z1, e1, d1, place(scratch.rows, (m, 0)), place(scratch.rows, (m + 1, 0)), c)
-    invoke(parts[SQUARE], (k, z, size))
-    invoke(parts[SQUARE], (k1, z1, size))
-    invoke(parts[HORNER], (*given, COLUMNS, 0, even, size))
-    invoke(parts[KEEP], (k, e, d, total, slope, size))
-    invoke(parts[KEEP], (k1, e1, d1, total1, slope1, size))
-    invoke(parts[HORNER], (*given, COLUMNS, gap, odd, size))
-    invoke(parts[FINISH], (k, theta, z, e, d, total, slope, u, a, size))
-    invoke(parts[FINISH], (k1, theta1, z1, e1, d1, total1, slope1, u, a1, size))
-
-
-@njit(**PART)
-def _step(tables, scratch, work, program, n, i0, i1, j0, size):
-    """One series step on a whole tile."""
-    r, at, table, rows = program.ops[n, 2], program.ops[n, 4], program.ops[n, 5], i1 - i0
-    gap, odds, top = tables.layout[table, 1], tables.layout[table, 2], 0.0
-    u = place(program.columns2, (at, j0))
+@njit(**STRIP)
+def _coefficients(tables, scratch, program, n, i0, rows, j0, size):
+    """Fill in the coefficients that a tile needs; return the start of those of its rows and of its columns."""
+    at, table, top = program.ops[n, 4], program.ops[n, 5], 0.0
     for m in range(rows):
-        k, a = place(work.state, (m, r, 0, 0)), place(program.columns1, (at, i0 + m))
-        invoke(tables.parts[COSINES], (k, place(scratch.largest, (m,)), u, a, size))
         top = max(top, scratch.largest[m])
-    order = _order(tables, table, top)
-    even, odd = min((order + 1) // 2, gap), min(order // 2, odds)
-    for m in range(rows):
-        _spread(tables, scratch, table, program.columns1[at + 1, i0 + m], even, odd, scratch.rows, m)
-    _fill_columns(tables, scratch, table, program, at, j0, size, even, odd)
+    even, odd = _counts(tables, table, top)
+    start, gap, odds, stencil, nodes = tables.layout[table]
+    values, order, width = place(tables.values, (start,)), gap + odds, scratch.rows.shape[1]
+    a, c, t = place(scratch.rows, (0, 0)), place(scratch.columns, (0, 0)), place(scratch.turned, (0, 0))
+    left, right = place(program.columns1, (at + 1, i0)), place(program.columns2, (at + 1, j0))
+    invoke(tables.parts[SPREAD], (left, a, values, rows, width, nodes, order, stencil, gap, even, odd))
+    for j in range(0, size, LANES):
+        invoke(tables.parts[SPREAD], (right + 8 * j, t, values, LANES, width, nodes, order, stencil, gap, even, odd))
+        invoke(tables.parts[FLIP], (t, c + 8 * j, width, COLUMNS, LANES, even))
+        invoke(tables.parts[FLIP], (t + 8 * gap, c + 8 * (gap * COLUMNS + j), width, COLUMNS, LANES, odd))
+    return a, c
+
+
+@njit(**STRIP)
+def _step(tables, scratch, work, program, n, i0, rows, j0, size):
+    """One series step on a whole tile: cosines, coefficients, then the sums on two rows at a time."""
+    r, at, table = program.ops[n, 2], program.ops[n, 4], program.ops[n, 5]
+    gap, parts, line, row = tables.layout[table, 1], tables.parts, 8 * COLUMNS, 8 * scratch.rows.shape[1]
+    k, s, stride = place(work.state, (0, r, 0, 0)), place(work.spare, (0, 0)), work.state.shape[1] * 2 * COLUMNS
+    a, u = place(program.columns1, (at, i0)), place(program.columns2, (at, j0))
+    invoke(parts[COSINES], (k, place(scratch.largest, (0,)), u, a, rows, stride, size))
+    left, right = _coefficients(tables, scratch, program, n, i0, rows, j0, size)
     for m in range(0, rows, 2):
-        order = _order(tables, table, max(scratch.largest[m], scratch.largest[m + 1]))
-        even, odd = min((order + 1) // 2, gap), min(order // 2, odds)
-        inputs = i0 + m, min(i0 + m + 1, i1 - 1), j0
-        _pair(tables, scratch, work, program, r, at, m, inputs, gap, even, odd, size)
+        even, odd = _counts(tables, table, max(scratch.largest[m], scratch.largest[m + 1]))
+        k1, a1, left1 = k + 8 * stride, a + 8 * min(1, rows - 1 - m), left + row
+        own = (k, k + line, k1, k1 + line, s, s + line, s + 2 * line, s + 3 * line, s + 4 * line, s + 5 * line)
+        kept = (s + 6 * line, s + 7 * line, s + 8 * line, s + 9 * line, left, left1, right, u, a, a1)
+        invoke(parts[PAIR], own + kept + (COLUMNS, gap, even, odd, size))
+        k, a, left = k1 + 8 * stride, a + 16, left1 + row
 
 
 @njit(**STRIP)
@@ -149,7 +117,7 @@ def strip(program, tables, output, work, scratch, i0, i1, j0):
         for g in range(tables.segments.shape[0] - 1):
             first, last = tables.segments[g], tables.segments[g + 1]
             if program.ops[first, 5] >= 0:
-                _step(tables, scratch, work, program, first, i0, i1, j0, width)
+                _step(tables, scratch, work, program, first, i0, rows, j0, width)
                 first += 1
             for m in range(rows):
                 run(work.state[m], work.spare, program, first, last, i0 + m, j0, width)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deeplimits.errors import AccuracyWarning
+from deeplimits.limits.kernel.tile.mehler import UNROLL
 
 TOLERANCE, STENCIL, FEW, MOST, LEAST = 1e-13, 8, 192, 3072, 1e-15
 LEVELS = np.append(1 - 2.0 ** (-np.arange(1, 90) / 3), 1.0)
@@ -22,7 +23,7 @@ class Table:
 
     Attributes:
         values: shape (nodes, even + odd): a_0, a_2, ... then a_1, a_3, ...
-        even, odd: how many of each parity are not negligible.
+        even, odd: how many of each parity are not negligible, rounded up to a multiple of UNROLL with zeros.
         stencil: number of nodes a coefficient is interpolated from; 1 where every variance is a node.
         orders: shape (levels,), the number of coefficients (of both parities) that |cosine| <= level needs.
         first, step: log q of node 0, and between nodes (stencil > 1).
@@ -91,8 +92,10 @@ def _disagreement(values: np.ndarray, middles: np.ndarray) -> float:
 def _table(values: np.ndarray, nodes: np.ndarray, stencil: int, first: float, step: float) -> Table:
     probes = values[np.linspace(0, len(values) - 1, min(len(values), 16)).round().astype(int)]
     even, odd = (_significant(probes, parity) for parity in (0, 1))
-    parts = values[:, ::2][:, :even], values[:, 1::2][:, :odd]
-    together = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    counts = [-(-count // UNROLL) * UNROLL for count in (even, odd)]
+    together = np.zeros((len(values), sum(counts)))
+    together[:, :even], together[:, counts[0] : counts[0] + odd] = values[:, ::2][:, :even], values[:, 1::2][:, :odd]
+    even, odd = counts
     return Table(together, even, odd, stencil, _orders(probes), first, step, nodes)
 
 
