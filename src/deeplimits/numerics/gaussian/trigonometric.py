@@ -65,9 +65,13 @@ class Sine(Smooth):
         import torch
 
         a, b, turn = self.constants
-        half = b**2 / 2
-        minus, plus = torch.exp(-half * (q1 + q2 - 2 * k)), turn * torch.exp(-half * (q1 + q2 + 2 * k))
-        return a**2 / 2 * (minus - plus), (a * b) ** 2 / 2 * (minus + plus)
+        front = k >= 0
+        size = torch.where(front, k, -k)
+        larger = torch.exp(-(b**2) / 2 * (q1 + q2 - 2 * size))
+        rise = -torch.expm1(-2 * b**2 * size)  # 1 - E+/E-, kept where k is small
+        value = 2 * sin(self.phase) ** 2 + torch.where(front, turn * rise, -rise)
+        slope = 2 * cos(self.phase) ** 2 - torch.where(front, turn * rise, rise)
+        return a**2 / 2 * larger * value, (a * b) ** 2 / 2 * larger * slope
 
     def coefficients(self, q: np.ndarray, order: int) -> np.ndarray:
         x = self.frequency**2 * np.asarray(q, dtype=np.float64)

@@ -120,7 +120,7 @@ def rectified_3(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_
 
 
 def erf(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """v1 + v0 asin c, theta times v0 a u / sqrt(1 - c**2), c = k a u, after `lean`; column f sqrt(2/(1 + 2 f**2 q))."""
+    """v1 + v0 asin c, theta v0 a u / sqrt(1 - c**2), c = k a u, after `lean`; column f sqrt(2/(1 + 2 f**2 q))."""
     vectorise()
     amplitude, front, row = v[0], v[1], v[0] * a[0]
     for n in range(n_size):
