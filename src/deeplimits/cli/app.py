@@ -16,6 +16,7 @@ from deeplimits.errors import DeepLimitsError
 HELP = """Stand at any width and depth of a neural network, infinity included: prediction beside measurement.
 
 Exit codes: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
+INTERRUPTED = 130
 COMMANDS = {
     "compare": "Sampled networks beside theory on a grid of widths and depths; writes a report.",
     "kernel": "NNGP and NTK of a network of infinite width, at any depth.",
@@ -37,6 +38,16 @@ def app() -> App:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; bad input is told in words, without a traceback."""
+    code = _run(words)
+    if code == INTERRUPTED and words is None:
+        # Where an import was cut short, Python would end by the signal itself and lose the exit code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run(words: Sequence[str] | None) -> int:
     try:
         code: Any = app()(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
@@ -48,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _tell(error.where, error.why, error.fix, getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

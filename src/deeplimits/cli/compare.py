@@ -68,7 +68,7 @@ def compare(
         Print one JSON document on stdout and nothing else.
     """
     import deeplimits as dl
-    from deeplimits.cli import console, read
+    from deeplimits.cli import console, imports, read
     from deeplimits.cli.data import load
 
     nets = [read.network(spec, activation) for spec in (network, against) if spec is not None]
@@ -80,6 +80,7 @@ def compare(
     console.say(f"{table.description}\n{len(nets)} x {len(grid[0]) * len(grid[1])} places, {networks} networks each")
     records = []
     try:
+        imports.whole("deeplimits.plane.compare", "deeplimits.finite.sample", "deeplimits.limits.kernel.tile.engine")
         for net in nets:
             options: dict[str, Any] = {"networks": networks, "seed": seed, "get": kernels, "store": places}
             records.append(dl.compare(net, table.rows, *grid, **options, progress=not json))
