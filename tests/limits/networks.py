@@ -26,6 +26,9 @@ X = inputs()
 _norm = (
     Dense(weight_std=1.3) >> Repeat(layer.RMSNorm(1e-3) >> act.Erf() >> Dense(weight_std=1.2, bias_std=0.1)) >> Dense(1)
 )
+_layer_norm = (
+    layer.RMSNorm() >> Dense() >> layer.LayerNorm() >> act.Relu() >> Dense(bias_std=0.1) >> act.Erf() >> Dense(1)
+)
 NETS = {
     "relu": (dl.Mlp("relu"), (1, 3, 64)),
     "relu, biases": (dl.Mlp("relu", 1.3, 0.3, 0.9, 0.1), (3, 20)),
@@ -53,6 +56,11 @@ NETS = {
     "resnet, two layers": (dl.ResNet("relu", 1.0, 0.1, branch_layers=2, final_activation="erf"), (8,)),
     "stable": (dl.StableResNet("relu", "decreasing"), (16, inf)),
     "rms norm": (_norm, (1, 5)),
+    "layer norm": (_layer_norm, (1,)),
+    "erf, small": (dl.Mlp("erf", 0.8), (1, 20)),
+    "sin, small": (dl.Mlp("sin", 0.8), (1, 20)),
+    "cos, no biases": (dl.Mlp("cos", 0.8).body, (2,)),
+    "tanh, small": (dl.Mlp("tanh", 0.8), (6,)),
 }
 CASES = [(name, depth) for name, (_, depths) in NETS.items() for depth in depths]
 

@@ -55,7 +55,7 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                     theta[r], gain[r] = slope * theta[r], slope * gain[r]
                 case Normalise(r, epsilon):
                     before[index] = k[r]
-                    scale = k[r] + epsilon
+                    scale = np.where(k[r] + epsilon > 0, k[r] + epsilon, 1.0)
                     k[r], theta[r], gain[r] = k[r] / scale, theta[r] / scale, gain[r] / scale
                 case Copy(target, source):
                     k[target], theta[target], gain[target] = k[source], theta[source], gain[source]

@@ -107,6 +107,6 @@ def _dual(p: Pairs, family) -> Pairs:
 
 
 def _normalise(p: Pairs, epsilon: float) -> Pairs:
-    n1, n2 = p.q1 + epsilon, p.q2 + epsilon
-    n = np.sqrt(n1 * n2)
+    n1, n2 = (np.where(q + epsilon > 0, q + epsilon, 1.0) for q in (p.q1, p.q2))
+    n = np.sqrt(n1) * np.sqrt(n2)
     return replace(p, gap=p.gap / n, span=p.span / n, theta=p.theta / n, q1=p.q1 / n1, q2=p.q2 / n2)

@@ -33,8 +33,9 @@ def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, t
                 registers[r] = _dual(registers[r], family)
             case Normalise(r, epsilon):
                 k, theta, q1, q2 = registers[r]
-                scale = torch.sqrt((q1 + epsilon) * (q2 + epsilon))
-                registers[r] = (k / scale, theta / scale, q1 / (q1 + epsilon), q2 / (q2 + epsilon))
+                n1, n2 = (torch.where(q + epsilon > 0, q + epsilon, 1.0) for q in (q1, q2))
+                scale = torch.sqrt(n1) * torch.sqrt(n2)
+                registers[r] = (k / scale, theta / scale, q1 / n1, q2 / n2)
             case Copy(target, source):
                 registers[target] = registers[source]
             case Add(target, source, factor):

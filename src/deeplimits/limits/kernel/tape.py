@@ -33,7 +33,7 @@ class Dual:
 
 @dataclass(frozen=True)
 class Normalise:
-    """k and theta divided by sqrt((q1 + epsilon) (q2 + epsilon))."""
+    """k and theta divided by sqrt((q1 + epsilon) (q2 + epsilon)); an input of norm zero stays zero."""
 
     register: int
     epsilon: float

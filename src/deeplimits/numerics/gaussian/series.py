@@ -32,8 +32,8 @@ class Series(Expansion):
         (array([0.394294]), True)
     """
 
-    phi: Function = field(compare=False)
-    prime: Function | None = field(default=None, compare=False)
+    phi: Function = field(compare=False, repr=False)
+    prime: Function | None = field(default=None, compare=False, repr=False)
     key: Hashable = None
 
     def __post_init__(self) -> None:

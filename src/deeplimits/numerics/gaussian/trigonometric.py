@@ -67,7 +67,7 @@ class Sine(Smooth):
         a, b, turn = self.constants
         front = k >= 0
         size = torch.where(front, k, -k)
-        larger = torch.exp(-(b**2) / 2 * (q1 + q2 - 2 * size))
+        larger = torch.exp(-(b**2) / 2 * torch.clamp(q1 + q2 - 2 * size, min=0))
         rise = -torch.expm1(-2 * b**2 * size)  # 1 - E+/E-, kept where k is small
         value = 2 * sin(self.phase) ** 2 + torch.where(front, turn * rise, -rise)
         slope = 2 * cos(self.phase) ** 2 - torch.where(front, turn * rise, rise)
