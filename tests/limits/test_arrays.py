@@ -121,7 +121,11 @@ def test_whole_numbers_become_float64(dtype):
 def test_lists_and_half_precision():
     k = dl.kernel(dl.Mlp("relu"), X.tolist(), depth=2, get="nngp")
     np.testing.assert_array_equal(k, dl.kernel(dl.Mlp("relu"), X, depth=2, get="nngp"))
-    assert dl.kernel(dl.Mlp("relu"), X.astype(np.float16), depth=2, get="nngp").dtype == np.float32
+    half = dl.kernel(dl.Mlp("relu"), X.astype(np.float16), depth=2, get="nngp")
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half.astype(float), k, rtol=2e-3, atol=2e-3)
+    brain = torch.from_numpy(X).to(torch.bfloat16)
+    assert dl.kernel(dl.Mlp("relu"), brain, depth=2, get="nngp").dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("given", [np.float64, np.float32])
