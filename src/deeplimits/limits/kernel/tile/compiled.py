@@ -1,15 +1,17 @@
 """Small compiled functions, each on its own, called through their addresses.
 
 A compiled function that calls another one compiles it again as a part of itself; an interpreter of many steps would
-compile them all several times over. Called through its address, a step is compiled (or read from the cache) once,
-and only where a tape has it. All arguments are pointers and 64-bit integers.
+compile them all several times over. Called through its address, a function is compiled (or read from the cache) once,
+and only where a tape needs it. All arguments are pointers and 64-bit integers, known by their names: `n_...` is an
+integer or an address, `i_...` points to integers, `s_...` to reals of the results, any other to reals of registers.
 
 The cache notices a change of the file that holds a function, not of what the function uses: after editing `scalar.py`
-touch `blocks.py` and `mehler.py`.
+touch the files whose functions use it.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
@@ -17,25 +19,32 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import cfunc, from_dtype, types
+from numba import cfunc, from_dtype, njit, types
 from numba.extending import intrinsic
 
-FAST = {"fastmath": True, "error_model": "numpy", "cache": True, "_nrt": False}
-STRIP = {**FAST, "nogil": True}
-PART = {**STRIP, "inline": "always"}
+FAST: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "cache": True, "_nrt": False}
+part = njit(inline="always", fastmath=True, error_model="numpy")
+"""A piece of a compiled function, written out into it."""
 
 
 @cache
-def compiled(function: Callable[..., None], real: type) -> Any:
-    """Return a block function compiled for a dtype; arguments whose names start with `n_` are integers."""
-    integer, pointer = types.int64, types.CPointer(from_dtype(np.dtype(real)))
-    arguments = [integer if name.startswith("n_") else pointer for name in signature(function).parameters]
+def compiled(function: Callable[..., None], real: type = np.float64, stored: type = np.float64) -> Any:
+    """Return a function compiled for the dtype of the registers and that of the results."""
+    pointers = {"i": types.int64, "s": from_dtype(np.dtype(stored))}
+    kinds = [name[0] if name[1:2] == "_" else "" for name in signature(function).parameters]
+    default = from_dtype(np.dtype(real))
+    arguments = [types.int64 if kind == "n" else types.CPointer(pointers.get(kind, default)) for kind in kinds]
     return cfunc(types.void(*arguments), **FAST)(function)
 
 
-def address(function: Callable[..., None], real: type) -> int:
-    """Return where a compiled block function stands in memory."""
-    return compiled(function, real).address
+def address(function: Callable[..., None], real: type = np.float64, stored: type = np.float64) -> int:
+    """Return where a compiled function stands in memory."""
+    return compiled(function, real, stored).address
+
+
+def callable_from_python(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a compiled function of integers and addresses that lets other threads run meanwhile."""
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(signature(function).parameters))(address(function))
 
 
 @intrinsic
@@ -53,17 +62,10 @@ def invoke(context, where, arguments):
 
 
 @intrinsic
-def place(context, array, index):
-    """The address of an entry of a contiguous array; the index is a tuple."""
+def integers(context, where):
+    """The integers at an address."""
 
     def generate(target, builder, signature, values):
-        kind = signature.args[0]
-        data = target.make_array(kind)(target, builder, values[0])
-        offset = builder.extract_value(values[1], 0)
-        for n in range(1, kind.ndim):
-            row = builder.mul(offset, builder.extract_value(data.shape, n))
-            offset = builder.add(row, builder.extract_value(values[1], n))
-        size = ir.Constant(ir.IntType(64), kind.dtype.bitwidth // 8)
-        return builder.add(builder.ptrtoint(data.data, ir.IntType(64)), builder.mul(offset, size))
+        return builder.inttoptr(values[0], target.get_value_type(signature.return_type))
 
-    return types.int64(array, types.UniTuple(types.int64, len(index))), generate
+    return types.CPointer(types.int64)(types.int64), generate

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SERIES, LINEAR = 6, 7
 RECTIFIED = (blocks.rectified_0, blocks.rectified_1, blocks.rectified_2, blocks.rectified_3)
-BEFORE = dict.fromkeys((*RECTIFIED, blocks.gelu), blocks.turn) | {blocks.erf: blocks.lean}
+BEFORE: Any = dict.fromkeys((*RECTIFIED, blocks.gelu), blocks.turn) | {blocks.erf: blocks.lean}
 
 Diagonals = Mapping[int, np.ndarray]
 Block = Callable[..., None]
@@ -51,7 +51,7 @@ def encode(tape: Tape, before1: Diagonals, before2: Diagonals | None, dtype: typ
         if isinstance(step, Dual) and step.family.code == LINEAR:
             continue
         block, values = _step(step)
-        before = BEFORE.get(block)
+        before = None if block is None else BEFORE.get(block)
         table = list(series).index(step.family) if isinstance(step, Dual) and step.family in series else -1
         register, other = (step.target, step.source) if isinstance(step, Copy | Add) else (step.register, step.register)
         calls = (address(function, dtype) if function else 0 for function in (block, before))
@@ -89,7 +89,6 @@ def _series(tape: Tape, sides: list[Diagonals]) -> dict[Any, Table]:
 def _pack(tables: dict[Any, Table], ops: np.ndarray) -> Series | None:
     if not tables:
         return None
-    from deeplimits.limits.kernel.tile.mehler import addresses
     from deeplimits.limits.kernel.tile.series import Tables
 
     sizes = [table.values.size for table in tables.values()]
@@ -98,7 +97,7 @@ def _pack(tables: dict[Any, Table], ops: np.ndarray) -> Series | None:
     cuts = np.unique(np.concatenate([[0, len(ops)], np.flatnonzero(ops[:, 5] >= 0)]))
     values = np.concatenate([table.values.ravel() for table in tables.values()])
     orders = np.stack([table.orders for table in tables.values()])
-    return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts, addresses())
+    return Tables(values, np.array(layout, dtype=np.int64), LEVELS, orders, cuts)
 
 
 def _step(step: Any) -> tuple[Block | None, list[float]]:

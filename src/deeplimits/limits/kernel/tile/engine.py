@@ -6,22 +6,21 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas
 
 from deeplimits.limits.kernel.tape import Tape
-from deeplimits.limits.kernel.tile import blocks, interpreter, memory, univariate
-from deeplimits.limits.kernel.tile.compiled import address
+from deeplimits.limits.kernel.tile import interpreter, univariate
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
+from deeplimits.limits.kernel.tile.thread import SERIES_ROWS, Matrix, Thread
 
 if TYPE_CHECKING:
     from deeplimits.limits.kernel.tile.series import Tables
 
 CLOSE = {np.float64: 1e-3, np.float32: 5e-3}
-CHUNK, WIDE_ROWS, WIDE_COLUMNS, SERIES_ROWS = 20_000, 256, 1024, 128
+CHUNK, WIDE_ROWS, WIDE_COLUMNS = 20_000, 256, 1024
 FITTED_ENTRIES = 200_000  # below, the fit of one function costs more than the entries do
 
 
@@ -149,54 +148,35 @@ class _Run:
         self.norms1 = _inverse_norms(request.x1, way.real)
         self.norms2 = self.norms1 if request.x2 is None else _inverse_norms(request.x2, way.real)
         self.threads = request.threads or cores()
-        self.rows = interpreter.ROWS if way.tables is None else SERIES_ROWS
 
     def sweep(self, gram: np.ndarray, start: int, end: int) -> None:
         """Compute rows start to end from their Gram matrix, whose first row is row `start`."""
-        starts = iter(range(start, end, self.rows)[::-1])
-        output = self._output(gram, start)
-        threads = min(self.threads, -(-(end - start) // self.rows))
-        if threads == 1:
-            self._worker(output, starts, end)
+        way, matrix = self.way, self._matrix(gram, start)
+        rows = interpreter.ROWS if way.tables is None else SERIES_ROWS
+        starts = iter(range(start, end, rows)[::-1])
+        count = min(self.threads, -(-(end - start) // rows))
+        threads = [Thread(way.program, way.tables, self.request.tape.registers, matrix) for _ in range(count)]
+        if count == 1:
+            self._worker(threads[0], starts, end)
             return
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(self._worker, output, starts, end) for _ in range(threads)]:
+        with ThreadPoolExecutor(count) as pool:
+            for done in [pool.submit(self._worker, thread, starts, end) for thread in threads]:
                 done.result()
 
-    def _output(self, gram: np.ndarray, start: int) -> interpreter.Output:
-        request, real = self.request, self.way.real
-        unwanted = np.empty((1, 1), dtype=request.x1.dtype)
-        nngp, ntk = (self.results.get(name, unwanted) for name in ("nngp", "ntk"))
-        wanted = request.nngp, request.ntk, request.x2 is None
-        scale, limit = real(1 / request.x1.shape[1]), real(1 - self.way.close)
-        norms, flip = (self.norms1, self.norms2), address(blocks.flip, request.x1.dtype.type)
-        return interpreter.Output(gram, start, scale, nngp, ntk, *wanted, *norms, limit, flip)
+    def _matrix(self, gram: np.ndarray, start: int) -> Matrix:
+        results, symmetric = (self.results.get(name) for name in ("nngp", "ntk")), self.request.x2 is None
+        settings = np.array([1 / self.request.x1.shape[1], 1 - self.way.close], dtype=self.way.real)
+        return Matrix(gram, start, *results, symmetric, self.norms1, self.norms2, settings)
 
-    def _work(self) -> interpreter.Work:
-        real, block = self.way.real, interpreter.COLUMNS
-        rows = 1 if self.way.tables is None else self.rows + 1
-        state = memory.aligned((rows, self.request.tape.registers, 2, block), real)
-        pairs = np.empty((2 * self.rows * block, 2), dtype=np.int32)
-        return interpreter.Work(state, memory.aligned((interpreter.SPARE, block), real), pairs)
-
-    def _body(self, output: interpreter.Output) -> tuple[interpreter.Work, Callable[..., tuple[int, int]]]:
-        work = self._work()
-        if self.way.tables is None:
-            return work, partial(interpreter.strip, self.way.program, output, work)
-        from deeplimits.limits.kernel.tile import series
-
-        scratch = series.scratch(self.way.tables, self.rows)
-        return work, partial(series.strip, self.way.program, self.way.tables, output, work, scratch)
-
-    def _worker(self, output: interpreter.Output, starts: Iterator[int], end: int) -> None:
-        (work, strip), waiting = self._body(output), []
+    def _worker(self, thread: Thread, starts: Iterator[int], end: int) -> None:
+        waiting: list[np.ndarray] = []
         for i0 in starts:
-            i1 = min(i0 + self.rows, end)
+            i1 = min(i0 + thread.rows, end)
             j, stop = 0, i1 if self.request.x2 is None else self.request.shape[1]
             while j < stop:
-                j, found = strip(i0, i1, j)
-                if found:
-                    waiting.append(work.pairs[:found].copy())
+                j, pairs = thread.strip(i0, i1, j)
+                if len(pairs):
+                    waiting.append(pairs.copy())
                 if sum(map(len, waiting)) >= CHUNK:
                     self._near(waiting)
         self._near(waiting)

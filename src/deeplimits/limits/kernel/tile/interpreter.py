@@ -1,184 +1,153 @@
-"""Runs a tape on strips of the kernel matrix, tile by tile, and writes both triangles of a symmetric result at once."""
+"""Runs a tape on strips of the kernel matrix, tile by tile, and writes both triangles of a symmetric result at once.
+
+Everything is compiled on integers and addresses, which stand in one list for each thread, at these places (`_ROW` is
+the length of a row in bytes):
+
+STATE: (rows, registers, 2, COLUMNS), k and theta; SPARE: (SPARE_ROWS, COLUMNS); OPS: (STEPS, OP), see `Program`;
+NUMBERS: (STEPS, ...); LEFT, RIGHT: what the inputs of the rows and of the columns contribute; REAL, STORED: bytes of a
+real of the registers and of the results; GRAM: products of the inputs, from row START on; NNGP, NTK: the results, 0
+where not wanted; WIDTH: their number of columns; SYMMETRIC: whether rows and columns are the same inputs; INVERSE1,
+INVERSE2: 1/|x|; SETTINGS: the scale that makes GRAM the covariance, and the |cosine| above which a pair is reported;
+PAIRS: (CAPACITY, 2), FOUND of them so far; NEXT: the column at which a strip stopped; RUN to FLIP: compiled functions.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from deeplimits.limits.kernel.tile.compiled import PART, STRIP, invoke, place
+from deeplimits.limits.kernel.tile.compiled import integers, invoke, part
 from deeplimits.limits.kernel.tile.memory import LANES
 from deeplimits.limits.kernel.tile.scalar import vectorise
 
-ROWS, COLUMNS, SPARE = 64, 256, 10
+ROWS, COLUMNS, SPARE_ROWS, OP = 64, 256, 10, 6
+STATE, STATE_ROW, SPARE, OPS, STEPS, NUMBERS, NUMBERS_ROW, LEFT, LEFT_ROW, RIGHT, RIGHT_ROW, REAL, STORED = range(13)
+GRAM, GRAM_ROW, START, NNGP, NTK, WIDTH, SYMMETRIC, INVERSE1, INVERSE2, SETTINGS = range(13, 23)
+PAIRS, CAPACITY, FOUND, NEXT, RUN, LOAD, STORE, FLIP, PLACES = range(23, 32)
 
 
-class Output(NamedTuple):
-    """Where results go; an array that is not wanted has shape (1, 1).
-
-    Attributes:
-        gram: shape (N1, N2) or a strip of its rows, starting at row `start`.
-        scale: factor that makes gram the input covariance.
-        symmetric: whether rows and columns are the same inputs (lower triangle computed, both written).
-        inverse1, inverse2: 1/|x| in units of the unscaled gram, shapes (N1,), (N2,).
-        limit: pairs with |cosine| above it are reported.
-        flip: address of `blocks.flip` for the results' dtype.
-    """
-
-    gram: np.ndarray
-    start: int
-    scale: float
-    nngp: np.ndarray
-    ntk: np.ndarray
-    want_nngp: bool
-    want_ntk: bool
-    symmetric: bool
-    inverse1: np.ndarray
-    inverse2: np.ndarray
-    limit: float
-    flip: int
-
-
-class Program(NamedTuple):
+@dataclass(frozen=True)
+class Program:
     """A tape as arrays.
 
     Attributes:
-        ops: (n, 6): address of the block, address of a block that runs before it or 0, register, other register,
+        ops: (steps, OP): address of the block, address of a block that runs before it or 0, register, other register,
             first column, table of coefficients (-1: none).
-        numbers: (n, 6).
-        columns1, columns2: (columns, inputs): what each input contributes.
+        numbers: (steps, 6 or more).
+        left, right: (columns, inputs): what each input contributes.
     """
 
     ops: np.ndarray
     numbers: np.ndarray
-    columns1: np.ndarray
-    columns2: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
 
 
-class Work(NamedTuple):
-    """Scratch of one thread.
-
-    Attributes:
-        state: (rows, registers, 2, COLUMNS): k and theta.
-        spare: (SPARE, COLUMNS).
-        pairs: (P, 2): the pairs reported so far.
-    """
-
-    state: np.ndarray
-    spare: np.ndarray
-    pairs: np.ndarray
-
-
-@njit(**STRIP)
-def run(state, spare, program, first, last, i, j, size):
+def run(i_p, n_state, n_first, n_last, n_i, n_j, n_size):
     """Run steps first to last of a tape on one row of a tile."""
-    for n in range(first, last):
-        r, other, at = program.ops[n, 2], program.ops[n, 3], program.ops[n, 4]
-        own, second = (place(state, (r, 0, 0)), place(state, (r, 1, 0))), place(state, (other, 0, 0))
-        registers = (*own, second, place(state, (other, 1, 0)))
-        rows = (place(spare, (0, 0)), place(spare, (1, 0)), place(spare, (2, 0)), place(program.numbers, (n, 0)))
-        a, b = program.columns1, program.columns2
-        left = (place(a, (at, i)), place(a, (at + 1, i)), place(a, (at + 2, i)))
-        right = (place(b, (at, j)), place(b, (at + 1, j)), place(b, (at + 2, j)), size)
-        if program.ops[n, 1] != 0:
-            invoke(program.ops[n, 1], registers + rows + left + right)
-        invoke(program.ops[n, 0], registers + rows + left + right)
+    line, spare = i_p[REAL] * COLUMNS, i_p[SPARE]
+    ops, across, down = integers(i_p[OPS]), i_p[LEFT_ROW], i_p[RIGHT_ROW]
+    for n in range(n_first, n_last):
+        k, other = n_state + 2 * line * ops[OP * n + 2], n_state + 2 * line * ops[OP * n + 3]
+        a = i_p[LEFT] + across * ops[OP * n + 4] + i_p[REAL] * n_i
+        u = i_p[RIGHT] + down * ops[OP * n + 4] + i_p[REAL] * n_j
+        registers = (k, k + line, other, other + line, spare, spare + line, spare + 2 * line)
+        inputs = (i_p[NUMBERS] + i_p[NUMBERS_ROW] * n, a, a + across, a + 2 * across, u, u + down, u + 2 * down, n_size)
+        if ops[OP * n + 1] != 0:
+            invoke(ops[OP * n + 1], registers + inputs)
+        invoke(ops[OP * n], registers + inputs)
 
 
-@njit(**STRIP)
-def load(gram, row, j, inverse, norm, limit, scale, k, theta, size, width, skip, pairs, found, i):
-    """Put the covariance of the inputs into a register and report nearly parallel pairs; return how many so far.
+def load(gram, inverse, k, theta, norm, settings, i_p, i_pairs, n_i, n_j, n_size, n_width, n_skip):
+    """Put the covariance of the inputs into a register and report nearly parallel pairs.
 
     What is computed elsewhere (those pairs, the column `skip`) starts from 0, as do the entries from `size` to `width`.
     """
     vectorise()
-    near = 0
-    for n in range(size):
-        value = gram[row, j + n]
-        near += abs(value * (norm * inverse[j + n])) > limit
-        k[n] = scale * value
-        theta[n] = 0
-    for n in range(size, width):
-        k[n] = 0
-        theta[n] = 0
+    near, scale, limit, own, zero = 0, settings[0], settings[1], norm[0], settings[0] - settings[0]
+    for n in range(n_size):
+        near += abs(gram[n] * (own * inverse[n])) > limit
+        k[n] = scale * gram[n]
+        theta[n] = zero
+    for n in range(n_size, n_width):
+        k[n] = zero
+        theta[n] = zero
     if near > 0:
-        for n in range(size):
-            if abs(gram[row, j + n] * (norm * inverse[j + n])) > limit:
-                k[n] = 0
-                if j + n != skip:
-                    pairs[found, 0], pairs[found, 1] = i, j + n
+        found = i_p[FOUND]
+        for n in range(n_size):
+            if abs(gram[n] * (own * inverse[n])) > limit:
+                k[n] = zero
+                if n_j + n != n_skip:
+                    i_pairs[2 * found], i_pairs[2 * found + 1] = n_i, n_j + n
                     found += 1
-    return found
+        i_p[FOUND] = found
 
 
-@njit(**STRIP)
-def store(values, out, i, j, size):
+def store(values, s_out, n_size):
     """Write a register to a result."""
     vectorise()
-    for n in range(size):
-        out[i, j + n] = values[n]
+    for n in range(n_size):
+        s_out[n] = values[n]
 
 
-@njit(**PART)
+@part
 def whole(size):
     """Round up to whole vectors."""
     return (size + LANES - 1) // LANES * LANES
 
 
-@njit(**PART)
-def begin(output, state, i, j, size, width, pairs, found):
-    """Load one row of a tile."""
-    norm, skip = output.inverse1[i], i if output.symmetric else -1
-    rows = output.gram, i - output.start, j, output.inverse2, norm, output.limit, output.scale
-    return load(*rows, state[0, 0], state[0, 1], size, width, skip, pairs, found, i)
+@part
+def extent(p, i, j0, j1):
+    """Return how many entries of a row of a tile are computed."""
+    return max(min(j1, i + 1) - j0, 0) if p[SYMMETRIC] != 0 else j1 - j0
 
 
-@njit(**PART)
-def end(output, state, i, j, size):
+@part
+def begin(p, here, state, i, j, size, width):
+    """Load one row of a tile; `here` is the address of the list itself."""
+    real, skip = p[REAL], i if p[SYMMETRIC] != 0 else -1
+    gram = p[GRAM] + p[GRAM_ROW] * (i - p[START]) + real * j
+    norms, theta = (p[INVERSE1] + real * i, p[SETTINGS], here, p[PAIRS]), state + real * COLUMNS
+    invoke(p[LOAD], (gram, p[INVERSE2] + real * j, state, theta, *norms, i, j, size, width, skip))
+
+
+@part
+def finish(p, state, i, j, size):
     """Write one row of a tile."""
-    if output.want_nngp:
-        store(state[0, 0], output.nngp, i, j, size)
-    if output.want_ntk:
-        store(state[0, 1], output.ntk, i, j, size)
+    place = p[STORED] * (i * p[WIDTH] + j)
+    if p[NNGP] != 0:
+        invoke(p[STORE], (state, p[NNGP] + place, size))
+    if p[NTK] != 0:
+        invoke(p[STORE], (state + p[REAL] * COLUMNS, p[NTK] + place, size))
 
 
-@njit(**PART)
-def reflect(output, i0, i1, j0, j1):
+@part
+def reflect(p, i0, i1, j0, j1):
     """Write the mirror images of a finished tile of a symmetric result."""
-    if output.symmetric and output.want_nngp:
-        _mirror(output.flip, output.nngp, i0, i1, j0, j1)
-    if output.symmetric and output.want_ntk:
-        _mirror(output.flip, output.ntk, i0, i1, j0, j1)
+    width, stored = p[WIDTH], p[STORED]
+    for which in range(NNGP, NTK + 1):
+        out = p[which]
+        if p[SYMMETRIC] != 0 and out != 0:
+            if j0 < i0:
+                ends = out + stored * (i0 * width + j0), out + stored * (j0 * width + i0)
+                invoke(p[FLIP], (*ends, width, width, i1 - i0, min(j1, i0) - j0))
+            for j in range(max(j0, i0), min(j1, i1 - 1)):
+                ends = out + stored * ((j + 1) * width + j), out + stored * (j * width + j + 1)
+                invoke(p[FLIP], (*ends, width, width, i1 - j - 1, 1))
 
 
-@njit(**STRIP)
-def _mirror(flip, out, i0, i1, j0, j1):
-    n = out.shape[1]
-    if j0 < i0:
-        invoke(flip, (place(out, (i0, j0)), place(out, (j0, i0)), n, n, i1 - i0, min(j1, i0) - j0))
-    for j in range(max(j0, i0), min(j1, i1)):
-        if j + 1 < i1:
-            invoke(flip, (place(out, (j + 1, j)), place(out, (j, j + 1)), n, n, i1 - j - 1, 1))
-
-
-@njit(**STRIP)
-def strip(program, output, work, i0, i1, j0):
-    """Compute rows i0 to i1 from column j0 on.
-
-    Returns:
-        (j, found): the next column (past the end when done) and the number of pairs reported; it stops early where
-        the list of pairs might overflow.
-    """
-    found, stop = 0, i1 if output.symmetric else output.inverse2.shape[0]
-    while j0 < stop and found + ROWS * COLUMNS <= work.pairs.shape[0]:
+def strip(i_p, n_here, n_i0, n_i1, n_j0):
+    """Compute rows i0 to i1 from column j0 on, as far as the list of pairs surely suffices; `here` is p's address."""
+    stop, j0 = n_i1 if i_p[SYMMETRIC] != 0 else i_p[WIDTH], n_j0
+    while j0 < stop and i_p[FOUND] + ROWS * COLUMNS <= i_p[CAPACITY]:
         j1 = min(j0 + COLUMNS, stop)
-        for i in range(i0, i1):
-            size = min(j1, i + 1) - j0 if output.symmetric else j1 - j0
+        for i in range(n_i0, n_i1):
+            size = extent(i_p, i, j0, j1)
             width = whole(size)
-            found = begin(output, work.state[0], i, j0, size, width, work.pairs, found)
-            run(work.state[0], work.spare, program, 0, program.ops.shape[0], i, j0, width)
-            end(output, work.state[0], i, j0, size)
-        reflect(output, i0, i1, j0, j1)
+            begin(i_p, n_here, i_p[STATE], i, j0, size, width)
+            invoke(i_p[RUN], (n_here, i_p[STATE], 0, i_p[STEPS], i, j0, width))
+            finish(i_p, i_p[STATE], i, j0, size)
+        reflect(i_p, n_i0, n_i1, j0, j1)
         j0 = j1
-    return j0, found
+    i_p[NEXT] = j0

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from deeplimits.limits.kernel.tile.blocks import flip
-from deeplimits.limits.kernel.tile.compiled import address
 from deeplimits.limits.kernel.tile.scalar import vectorise
 
 UNROLL = 4
@@ -91,12 +87,3 @@ def cosines(k, top, u, a, n_rows, n_stride, n_size):
             k[start + n] = c
             largest = max(largest, abs(c))
         top[row] = largest
-
-
-COSINES, SPREAD, PAIR, FLIP = range(4)
-PARTS = (cosines, spread, pair, flip)
-
-
-def addresses() -> np.ndarray:
-    """Return the addresses of the compiled parts, in the order of their names above."""
-    return np.array([address(part, np.float64) for part in PARTS])

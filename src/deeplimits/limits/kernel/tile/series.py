@@ -1,129 +1,130 @@
-"""Mehler series in the tile engine: K = sum over k of a_k(q) a_k(q') c**k, for activations without a closed form."""
+"""Mehler series in the tile engine: K = sum over k of a_k(q) a_k(q') c**k, for activations without a closed form.
+
+The list of a thread (see `interpreter`) goes on with these places:
+
+VALUES: tables of coefficients; LAYOUT: (tables, 5): start in VALUES, even count, odd count, stencil, nodes; LEVELS,
+ORDERS: how many coefficients serve each largest |cosine|, (LEVEL_COUNT,) and (tables, LEVEL_COUNT); SEGMENTS: the
+SEGMENT_COUNT + 1 steps at which the tape is cut, its end included: a series step opens a segment; LARGEST: the largest
+|cosine| of each row of a tile; A: coefficients of its rows, (rows, ORDER); C: of its columns, (ORDER, COLUMNS); TURNED:
+(LANES, ORDER), some about to be turned; COSINES to TURN: compiled functions.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from deeplimits.limits.kernel.tile.compiled import STRIP, invoke, place
-from deeplimits.limits.kernel.tile.interpreter import COLUMNS, begin, end, reflect, run, whole
-from deeplimits.limits.kernel.tile.mehler import COSINES, FLIP, PAIR, SPREAD, UNROLL
-from deeplimits.limits.kernel.tile.memory import LANES, aligned
+from deeplimits.limits.kernel.tile.compiled import integers, invoke, part
+from deeplimits.limits.kernel.tile.interpreter import (
+    CAPACITY,
+    COLUMNS,
+    FOUND,
+    LEFT,
+    LEFT_ROW,
+    NEXT,
+    OP,
+    OPS,
+    PLACES,
+    RIGHT,
+    RIGHT_ROW,
+    RUN,
+    SPARE,
+    STATE,
+    STATE_ROW,
+    SYMMETRIC,
+    WIDTH,
+    begin,
+    extent,
+    finish,
+    reflect,
+    whole,
+)
+from deeplimits.limits.kernel.tile.mehler import UNROLL
+from deeplimits.limits.kernel.tile.memory import LANES
+
+VALUES, LAYOUT, LEVELS, LEVEL_COUNT, ORDERS, SEGMENTS, SEGMENT_COUNT, LARGEST, A, C, TURNED, ORDER = range(
+    PLACES, PLACES + 12
+)
+COSINES, SPREAD, PAIR, TURN, STEP, ALL_PLACES = range(PLACES + 12, PLACES + 18)
 
 
-class Tables(NamedTuple):
-    """The tables of coefficients and where the tape is cut.
-
-    Attributes:
-        values: all tables, one after the other, each (nodes, even + odd) in one row.
-        layout: (tables, 5): start in `values`, even count, odd count, stencil, nodes.
-        levels, orders: (levels,) and (tables, levels): number of coefficients for each largest |cosine|.
-        segments: the steps at which the tape is cut, its end included: a series step opens a segment.
-        parts: addresses of the compiled parts of a series step.
-    """
+@dataclass(frozen=True)
+class Tables:
+    """The tables of coefficients and where the tape is cut: values, layout, levels, orders, segments as above."""
 
     values: np.ndarray
     layout: np.ndarray
     levels: np.ndarray
     orders: np.ndarray
     segments: np.ndarray
-    parts: np.ndarray
+
+    @property
+    def order(self) -> int:
+        """The largest number of coefficients of a table."""
+        return int(np.max(self.layout[:, 1] + self.layout[:, 2]))
 
 
-class Scratch(NamedTuple):
-    """Scratch of one thread.
-
-    Attributes:
-        largest: (rows + 1,), the largest |cosine| of each row of a tile.
-        rows: (rows + 1, order), coefficients of the tile's rows.
-        columns: (order, COLUMNS), coefficients of its columns.
-        turned: (LANES, order), coefficients of a few columns, about to be turned.
-    """
-
-    largest: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-    turned: np.ndarray
-
-
-def scratch(tables: Tables, rows: int) -> Scratch:
-    """Return the scratch of one thread for tiles of `rows` rows."""
-    order = int(np.max(tables.layout[:, 1] + tables.layout[:, 2]))
-    shapes = ((rows + 1,), (rows + 1, order), (order, COLUMNS), (LANES, order))
-    return Scratch(*(aligned(shape, np.float64) for shape in shapes))
-
-
-@njit(**STRIP)
-def _counts(tables, table, cosine):
+@part
+def counts(p, levels, table, cosine):
     """Return how many even and odd coefficients serve cosines up to a size."""
-    n = 0
-    while n < tables.levels.shape[0] - 1 and tables.levels[n] < cosine:
+    n, layout = 0, integers(p[LAYOUT])
+    while n < p[LEVEL_COUNT] - 1 and levels[n] < cosine:
         n += 1
-    half = tables.orders[table, n] // 2
-    even = min((half + UNROLL) // UNROLL * UNROLL, tables.layout[table, 1])
-    return even, min((half + UNROLL - 1) // UNROLL * UNROLL, tables.layout[table, 2])
+    half = integers(p[ORDERS])[table * p[LEVEL_COUNT] + n] // 2
+    even = min((half + UNROLL) // UNROLL * UNROLL, layout[5 * table + 1])
+    return even, min((half + UNROLL - 1) // UNROLL * UNROLL, layout[5 * table + 2])
 
 
-@njit(**STRIP)
-def _coefficients(tables, scratch, program, n, i0, rows, j0, size):
-    """Fill in the coefficients that a tile needs; return the start of those of its rows and of its columns."""
-    at, table, top = program.ops[n, 4], program.ops[n, 5], 0.0
-    for m in range(rows):
-        top = max(top, scratch.largest[m])
-    even, odd = _counts(tables, table, top)
-    start, gap, odds, stencil, nodes = tables.layout[table]
-    values, order, width = place(tables.values, (start,)), gap + odds, scratch.rows.shape[1]
-    a, c, t = place(scratch.rows, (0, 0)), place(scratch.columns, (0, 0)), place(scratch.turned, (0, 0))
-    left, right = place(program.columns1, (at + 1, i0)), place(program.columns2, (at + 1, j0))
-    invoke(tables.parts[SPREAD], (left, a, values, rows, width, nodes, order, stencil, gap, even, odd))
-    for j in range(0, size, LANES):
-        invoke(tables.parts[SPREAD], (right + 8 * j, t, values, LANES, width, nodes, order, stencil, gap, even, odd))
-        invoke(tables.parts[FLIP], (t, c + 8 * j, width, COLUMNS, LANES, even))
-        invoke(tables.parts[FLIP], (t + 8 * gap, c + 8 * (gap * COLUMNS + j), width, COLUMNS, LANES, odd))
-    return a, c
-
-
-@njit(**STRIP)
-def _step(tables, scratch, work, program, n, i0, rows, j0, size):
+def step(i_p, levels, largest, n_step, n_i0, n_rows, n_j0, n_size):
     """One series step on a whole tile: cosines, coefficients, then the sums on two rows at a time."""
-    r, at, table = program.ops[n, 2], program.ops[n, 4], program.ops[n, 5]
-    gap, parts, line, row = tables.layout[table, 1], tables.parts, 8 * COLUMNS, 8 * scratch.rows.shape[1]
-    k, s, stride = place(work.state, (0, r, 0, 0)), place(work.spare, (0, 0)), work.state.shape[1] * 2 * COLUMNS
-    a, u = place(program.columns1, (at, i0)), place(program.columns2, (at, j0))
-    invoke(parts[COSINES], (k, place(scratch.largest, (0,)), u, a, rows, stride, size))
-    left, right = _coefficients(tables, scratch, program, n, i0, rows, j0, size)
-    for m in range(0, rows, 2):
-        even, odd = _counts(tables, table, max(scratch.largest[m], scratch.largest[m + 1]))
-        k1, a1, left1 = k + 8 * stride, a + 8 * min(1, rows - 1 - m), left + row
+    ops, layout, line = integers(i_p[OPS]), integers(i_p[LAYOUT]), 8 * COLUMNS
+    r, at, table = ops[OP * n_step + 2], ops[OP * n_step + 4], ops[OP * n_step + 5]
+    k, a, u = i_p[STATE] + 2 * r * line, i_p[LEFT] + at * i_p[LEFT_ROW] + 8 * n_i0, i_p[RIGHT] + at * i_p[RIGHT_ROW]
+    u += 8 * n_j0
+    invoke(i_p[COSINES], (k, i_p[LARGEST], u, a, n_rows, i_p[STATE_ROW] // 8, n_size))
+    top = 0.0
+    for m in range(n_rows):
+        top = max(top, largest[m])
+    even, odd = counts(i_p, levels, table, top)
+    gap, order = layout[5 * table + 1], layout[5 * table + 1] + layout[5 * table + 2]
+    shape = (i_p[ORDER], layout[5 * table + 4], order, layout[5 * table + 3], gap, even, odd)
+    values, t, c = i_p[VALUES] + 8 * layout[5 * table], i_p[TURNED], i_p[C]
+    invoke(i_p[SPREAD], (a + i_p[LEFT_ROW], i_p[A], values, n_rows, *shape))
+    for j in range(0, n_size, LANES):
+        invoke(i_p[SPREAD], (u + i_p[RIGHT_ROW] + 8 * j, t, values, LANES, *shape))
+        invoke(i_p[TURN], (t, c + 8 * j, i_p[ORDER], COLUMNS, LANES, even))
+        invoke(i_p[TURN], (t + 8 * gap, c + 8 * (gap * COLUMNS + j), i_p[ORDER], COLUMNS, LANES, odd))
+    s, row = i_p[SPARE], i_p[A]
+    for m in range(0, n_rows, 2):
+        even, odd = counts(i_p, levels, table, max(largest[m], largest[m + 1]))
+        k1, a1, row1 = k + i_p[STATE_ROW], a + 8 * min(1, n_rows - 1 - m), row + 8 * i_p[ORDER]
         own = (k, k + line, k1, k1 + line, s, s + line, s + 2 * line, s + 3 * line, s + 4 * line, s + 5 * line)
-        kept = (s + 6 * line, s + 7 * line, s + 8 * line, s + 9 * line, left, left1, right, u, a, a1)
-        invoke(parts[PAIR], own + kept + (COLUMNS, gap, even, odd, size))
-        k, a, left = k1 + 8 * stride, a + 16, left1 + row
+        kept = (s + 6 * line, s + 7 * line, s + 8 * line, s + 9 * line, row, row1, c, u, a, a1)
+        invoke(i_p[PAIR], own + kept + (COLUMNS, gap, even, odd, n_size))
+        k, a, row = k1 + i_p[STATE_ROW], a + 16, row1 + 8 * i_p[ORDER]
 
 
-@njit(**STRIP)
-def strip(program, tables, output, work, scratch, i0, i1, j0):
+def strip(i_p, n_here, n_i0, n_i1, n_j0):
     """As `interpreter.strip`, step by step over a whole tile where a step is a series."""
-    found, stop, rows = 0, i1 if output.symmetric else output.inverse2.shape[0], i1 - i0
-    scratch.largest[rows] = 0
-    while j0 < stop and found + rows * COLUMNS <= work.pairs.shape[0]:
+    stop, j0, rows, segments = n_i1 if i_p[SYMMETRIC] != 0 else i_p[WIDTH], n_j0, n_i1 - n_i0, integers(i_p[SEGMENTS])
+    ops = integers(i_p[OPS])
+    while j0 < stop and i_p[FOUND] + rows * COLUMNS <= i_p[CAPACITY]:
         j1 = min(j0 + COLUMNS, stop)
         width = whole(j1 - j0)
         for m in range(rows):
-            size = max(min(j1, i0 + m + 1) - j0, 0) if output.symmetric else j1 - j0
-            found = begin(output, work.state[m], i0 + m, j0, size, width, work.pairs, found)
-        for g in range(tables.segments.shape[0] - 1):
-            first, last = tables.segments[g], tables.segments[g + 1]
-            if program.ops[first, 5] >= 0:
-                _step(tables, scratch, work, program, first, i0, rows, j0, width)
+            size = extent(i_p, n_i0 + m, j0, j1)
+            begin(i_p, n_here, i_p[STATE] + m * i_p[STATE_ROW], n_i0 + m, j0, size, width)
+        for g in range(i_p[SEGMENT_COUNT]):
+            first, last = segments[g], segments[g + 1]
+            if ops[OP * first + 5] >= 0:
+                invoke(i_p[STEP], (n_here, i_p[LEVELS], i_p[LARGEST], first, n_i0, rows, j0, width))
                 first += 1
             for m in range(rows):
-                run(work.state[m], work.spare, program, first, last, i0 + m, j0, width)
+                invoke(i_p[RUN], (n_here, i_p[STATE] + m * i_p[STATE_ROW], first, last, n_i0 + m, j0, width))
         for m in range(rows):
-            size = max(min(j1, i0 + m + 1) - j0, 0) if output.symmetric else j1 - j0
-            end(output, work.state[m], i0 + m, j0, size)
-        reflect(output, i0, i1, j0, j1)
+            size = extent(i_p, n_i0 + m, j0, j1)
+            finish(i_p, i_p[STATE] + m * i_p[STATE_ROW], n_i0 + m, j0, size)
+        reflect(i_p, n_i0, n_i1, j0, j1)
         j0 = j1
-    return j0, found
+    i_p[NEXT] = j0
