@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import zeta
 
 import deeplimits as dl
+from deeplimits.architecture.scale import Decreasing
 from tests.laws.flow import erf_dual, pair
 
 DEPTH, NoLimit = dl.DEPTH, dl.errors.NoLimit
@@ -138,8 +139,6 @@ def recursion(squares, c, weight=1.0, bias=0.0):
 @pytest.mark.parametrize(("exponent", "factor", "c"), [(1.0, 1.0, 0.2), (0.8, 0.7, -0.6), (1.5, 1.2, 0.95)])
 def test_decreasing_scales_against_a_long_recursion(exponent, factor, c):
     """Long recursions, extrapolated by a parabola in their exact tail sums, against the limit."""
-    from deeplimits.architecture.scale import Decreasing
-
     lengths = np.array([10_000, 20_000, 40_000])
     squares = factor**2 * np.arange(1, lengths[-1] + 1.0) ** (-2 * exponent)
     tails = factor**2 * zeta(2 * exponent, lengths + 1.0)
@@ -149,6 +148,23 @@ def test_decreasing_scales_against_a_long_recursion(exponent, factor, c):
     k = dl.kernel(net.body, pair(c), depth=inf)
     found = np.array([k.nngp[0, 0], k.nngp[0, 1], k.ntk[0, 0], k.ntk[0, 1]])
     np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("exponent", [0.55, 0.6, 0.8, 2.0])
+def test_the_stated_error_of_a_slow_sequence(exponent):
+    """log q = sum over l of log(1 + l^-2e / 2): 200 terms, the rest by zeta functions."""
+    total = np.log1p(np.arange(1, 201.0) ** (-2 * exponent) / 2).sum()
+    total += sum((-1) ** (k + 1) / (k * 2**k) * zeta(2 * exponent * k, 201) for k in range(1, 40))
+    for alpha in (Decreasing(exponent), lambda place, depth: place**-exponent):
+        net = dl.ResNet("relu", scale=alpha)
+        stated = float(dl.describe(net).notes[0].text.rsplit("error ", 1)[1])
+        assert stated <= 2e-6
+        assert features(net, pair(0.2), inf)[0, 0] == pytest.approx(exp(total), rel=2 * stated + 1e-13)
+
+
+def test_an_inaccurate_limit_warns():
+    with pytest.warns(dl.errors.AccuracyWarning, match="estimated relative error"):
+        dl.describe(dl.ResNet("relu", scale=Decreasing(0.51)))
 
 
 def test_a_sequence_by_its_values_is_recognised():

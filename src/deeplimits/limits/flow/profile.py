@@ -107,6 +107,9 @@ def _sequence(scale: Any) -> Profile:
     growth = log(max(sums[-1], 1e-300) / max(sums[-3], 1e-300)) / log(_DEPTHS[-1] / _DEPTHS[-3])
     increments = np.diff(sums)
     falls = abs(increments[-1]) < 0.8 * abs(increments[-2])
+    if fixed and increments[-3] > 0:  # sum alpha^2 - S(L) ~ L^-p, with 2^-p the ratio of its increments
+        before, now = increments[-2:] / increments[-3:-1]
+        falls = falls or (now < 0.97 and abs(now - before) < 0.01)
     settles = falls or abs(increments[-1]) <= ROUNDING * sums[-1]
     if sums[-1] == 0 or growth < -0.25:
         return Profile("trivial", 0.0, f"sum alpha^2 of {name} tends to 0: the blocks vanish")

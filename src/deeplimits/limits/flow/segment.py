@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from deeplimits.architecture.compose import Residual, Serial, written_out
 from deeplimits.architecture.layer import Layer, Power, as_float
-from deeplimits.errors import DescriptionError
+from deeplimits.errors import AccuracyWarning, DescriptionError
 from deeplimits.limits.flow import fixed_point, rate
 from deeplimits.limits.flow.note import Note, probe_pairs
 from deeplimits.limits.flow.profile import Profile, profile
@@ -20,6 +21,7 @@ from deeplimits.limits.kernel.lowering import Lowering
 from deeplimits.limits.kernel.tape import Tape
 
 TOLERANCE = 1e-11
+SHORT, ACCURATE = 0.25, 1e-5
 _STEPS = (8, 16, 32, 64)
 
 
@@ -75,9 +77,16 @@ def _discrete(active: list[tuple[Any, Profile]], state: Lowering) -> None:
     single = [(part.branch, _root(p.tail_squares)) for part, p in active]
     rest = [(part.branch, p.tail - one) for (part, p), (_, one) in zip(active, single, strict=True)]
     euler(state, single)
-    flow(state, rest, 2)
-    text = f"{active[0][1].why}; its first {depth} layers are taken one by one, the rest (sum alpha^2 = "
-    text += f"{sum(as_float(p.tail) for _, p in active):.3g}) as one step and a flow that match it to second order"
+    tail = sum(as_float(p.tail) for _, p in active)
+    steps, error = (2, 0.0) if tail <= SHORT else _choose_steps(state, rest)
+    flow(state, rest, steps)
+    error = max(error, sum(as_float(one) ** 3 for _, one in single) / 24)
+    text = (
+        f"{active[0][1].why}; its first {depth} layers are taken one by one, the rest (sum alpha^2 = {tail:.3g}) as "
+        f"one step and a flow that match it to second order, estimated relative error {error:.0e}"
+    )
+    if error > ACCURATE:
+        warnings.warn(f"kernel(depth=inf): {text}; ask at a finite depth to be exact", AccuracyWarning, stacklevel=2)
     state.limits.append(Note("discrete", True, True, text))
 
 
