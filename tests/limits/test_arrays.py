@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_wine
 
 import deeplimits as dl
 from deeplimits.limits.kernel import paths
@@ -29,6 +30,17 @@ def test_float32(name, depth):
     expected = both(NETS[name][0], X32.astype(np.float64), depth=depth)
     for kind, k in both(NETS[name][0], X32, depth=depth).items():
         assert k.dtype == np.float32
+        assert relative(k, expected[kind]) <= 5e-6, kind
+
+
+@pytest.mark.parametrize("depth", [2, 5, 12])
+@pytest.mark.parametrize("name", ["relu, biases", "abs", "gelu", "erf"])
+def test_float32_on_raw_data(name, depth):
+    """Wine as it comes: norms of hundreds, angles of a few hundredths."""
+    raw = load_wine().data.astype(np.float32)
+    net = NETS[name][0] if name != "abs" else dl.Mlp("abs", bias_std=0.1)
+    expected = both(net, raw.astype(np.float64), depth=depth)
+    for kind, k in both(net, raw, depth=depth).items():
         assert relative(k, expected[kind]) <= 5e-6, kind
 
 

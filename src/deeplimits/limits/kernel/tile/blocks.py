@@ -129,13 +129,21 @@ def erf(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
 
 
 def gelu(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """k G + P (q q' - k**2 + k**2 (a**2 + u**2)); columns: 1/sqrt(1 + q), q."""
+    """k G + P (q q' - k**2 + k**2 (a**2 + u**2)), G = v1 + v0 asin c, c = k a u; columns: 1/sqrt(1 + q), q, sqrt(1 + q).
+
+    Where q, q' > 1, in terms of c alone: rounding that is not the same in k and in c would be felt at small angles.
+    """
     vectorise()
-    row, q, factor, front = a[0], a1[0], v[0], v[1] + v[0] * like(v[0], 1.5707963267948966)
+    one, two, row, q, root = like(a[0], 1.0), like(a[0], 2.0), a[0], a1[0], a2[0]
+    factor, front = v[0], v[1] + v[0] * like(v[0], 1.5707963267948966)
     for n in range(n_size):
-        old, scale, both = k[n], row * u[n] * inverse[n], row * row + u[n] * u[n]
+        old, pair, both = k[n], row * u[n], row * row + u[n] * u[n]
+        scale, sine_ = pair * inverse[n], (one - c[n]) * (one + c[n]) * inverse[n]
         probability, density = front - factor * t[n], factor * scale
-        k[n] = old * probability + density * (q * u1[n] - old * old + old * old * both)
+        small = old * probability + density * (q * u1[n] - old * old + old * old * both)
+        large = (root * u2[n]) * (c[n] * probability + factor * sine_)
+        large += factor * pair * (inverse[n] - sine_ * (two + q + u1[n]))
+        k[n] = large if min(q, u1[n]) > one else small
         theta[n] *= probability + density * old * (both + scale * scale)
 
 

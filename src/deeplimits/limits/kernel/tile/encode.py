@@ -164,7 +164,7 @@ def _columns(step: Dual | Normalise, q: np.ndarray, series: Mapping[Any, Table])
         case 4:
             return [1 / np.sqrt(1 + 2 * family.rate * q)]
         case 5:
-            return [1 / np.sqrt(1 + q), q]
+            return [1 / np.sqrt(1 + q), q, np.sqrt(1 + q)]
         case 6:
             q = family.nonzero(q)
             return [1 / np.sqrt(q), series[family].position(q)]
