@@ -129,7 +129,7 @@ def erf(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
 
 
 def gelu(k, theta, k2, theta2, c, inverse, t, v, a, a1, a2, u, u1, u2, n_size):
-    """k G + P (q q' - k**2 + k**2 (a**2 + u**2)), G = v1 + v0 asin c, c = k a u; columns: 1/sqrt(1 + q), q, sqrt(1 + q).
+    """k G + P (q q' - k**2 + k**2 (a**2 + u**2)), G = v1 + v0 asin c, c = k a u; column: 1/sqrt(1 + q), q, sqrt(1 + q).
 
     Where q, q' > 1, in terms of c alone: rounding that is not the same in k and in c would be felt at small angles.
     """
