@@ -13,7 +13,7 @@ from deeplimits.numerics.arrays import Inputs, is_tensor
 
 NEAR = 1e-3
 FLOAT32_LAYERS, FLOAT32_KINKS = 13, 3  # measured: the NTK of kinks is steep near angle 0
-KINKS = (0, 5)  # codes of rectified powers, and of GELU, which is one at large norms
+RECTIFIED, GELU, LARGE = 0, 5, 16.0  # GELU has a kink as seen from a large variance
 _CHUNK_ENTRIES = 4_000_000
 _CHUNK_PAIRS = 65_536
 
@@ -75,7 +75,11 @@ def float32_suffices(tape: Tape, exact: diagonal.Diagonal) -> bool:
     """Say whether the layers may run in float32: whether rounding, amplified by them, stays below the tolerance."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         growth = np.nanmax(exact.gain * exact.start / exact.k, initial=1.0)
-    kinks = any(isinstance(step, Dual) and step.family.code in KINKS for step in tape.steps)
+    kinks = any(
+        step.family.code == RECTIFIED or (step.family.code == GELU and exact.before[index].max() > LARGE)
+        for index, step in enumerate(tape.steps)
+        if isinstance(step, Dual)
+    )
     return bool(len(tape.needs()) * max(growth, 1.0) <= (FLOAT32_KINKS if kinks else FLOAT32_LAYERS))
 
 
