@@ -185,3 +185,13 @@ def test_body_is_the_covariance_of_features():
         whole, body = dl.kernel(net, X, depth=3), dl.kernel(net.body, X, depth=3)
         np.testing.assert_allclose(whole.nngp, 0.49 * body.nngp + 0.09, rtol=1e-13, atol=1e-15)
         np.testing.assert_allclose(whole.ntk, 0.49 * (body.ntk + body.nngp) + 0.09, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("power", [4, 6])
+def test_powers_without_a_compiled_block(power):
+    """At c = 0, E[u+^p v+^p] = (E[u+^p])^2; on the diagonal it is (2p - 1)!! q^p / 2."""
+    X = np.sqrt(2) * np.eye(2)
+    k = dl.kernel(dl.layer.Dense() >> dl.act.RectifiedMonomial(power), X, get="nngp")
+    half = {4: 3 / 2, 6: 15 / 2}[power]
+    double = {4: 105 / 2, 6: 10395 / 2}[power]
+    np.testing.assert_allclose(k, [[double, half**2], [half**2, double]], rtol=1e-12)

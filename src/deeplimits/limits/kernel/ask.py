@@ -176,8 +176,10 @@ def _warn(tape: Tape, probe: np.ndarray) -> None:
 
 def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     from deeplimits.limits.kernel import paths
+    from deeplimits.limits.kernel.tile.encode import supports
 
-    if paths.differentiable(tape, inputs) or any(isinstance(step, Collapse) for step in tape.steps):
+    collapses = any(isinstance(step, Collapse) for step in tape.steps)
+    if paths.differentiable(tape, inputs) or collapses or not supports(tape):
         return paths.plain(tape, inputs, kinds)
     return paths.fast(tape, inputs, kinds)
 
