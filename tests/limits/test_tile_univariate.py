@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deeplimits.limits.kernel import diagonal, near
-from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Normalise, Tape
 from deeplimits.limits.kernel.tile import engine, univariate
 from deeplimits.numerics.gaussian.erf import Erf
 from deeplimits.numerics.gaussian.linear import Linear
@@ -23,7 +23,7 @@ def mlp(family, depth, weight=2.0):
 
 def resnet(family, depth):
     branch = [Copy(1, 0), Dual(1, family), Affine(1, 1.0, 0.0, 1.0, 0.0), Add(0, 1, 1 / depth)]
-    return Tape((Affine(0, 1.0, 0.0, 1.0, 0.0), *(branch * depth), Multiply(0, 1.1)), 2)
+    return Tape((Affine(0, 1.0, 0.0, 1.0, 0.0), *(branch * depth), Affine(0, 1.1, 0.0, 0.0, 0.0)), 2)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@ import pytest
 
 import deeplimits as dl
 from deeplimits.errors import DeepLimitsError, MemoryNeeded
+from deeplimits.numerics import arrays
 from deeplimits.plane import request as module
 
 GOOD = dict(net=dl.Mlp("relu"), X=np.ones((2, 3)), widths=[4, 8], depths=[2], networks=5, seed=0, get=("nngp",))
@@ -55,7 +56,7 @@ def test_what_cannot_be_is_refused_before_any_work(changes, words):
 
 
 def test_too_many_numbers_for_the_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(module.os, "sysconf", lambda name: 1000)
+    monkeypatch.setattr(arrays, "available_bytes", lambda: 1_000_000)
     with pytest.raises(MemoryNeeded) as caught:
         ask(X=np.ones((100, 2)), networks=1000)
     assert "320,000,000 bytes" in str(caught.value)

@@ -28,6 +28,16 @@ class Decreasing:
         return self.factor * float(index) ** (-self.exponent)
 
 
+def is_sequence(scale: Any) -> bool:
+    """Say whether a scale is alpha(l, L) or a power of DEPTH rather than a number.
+
+    Example:
+        >>> is_sequence(Decreasing()), is_sequence(Power(-0.5)), is_sequence(0.5)
+        (True, True, False)
+    """
+    return callable(scale) and not hasattr(scale, "__float__")
+
+
 def check_scale(where: str, scale: Any) -> Any:
     """Return `scale` if it is one.
 
@@ -37,7 +47,7 @@ def check_scale(where: str, scale: Any) -> Any:
     if isinstance(scale, Power):
         number(where, "scale factor", scale.factor, minimum=None)
         return scale
-    if callable(scale) and not hasattr(scale, "__float__"):
+    if is_sequence(scale):
         return scale
     try:
         return number(where, "scale", scale, minimum=None)
@@ -57,7 +67,7 @@ def alpha(scale: Any, index: int | None, repeats: int | None, depth: int) -> Any
     """
     if isinstance(scale, Power):
         return scale(depth)
-    if not callable(scale) or hasattr(scale, "__float__"):
+    if not is_sequence(scale):
         return scale
     where = f"Residual(scale={getattr(scale, '__name__', scale)!r})"
     if index is None:

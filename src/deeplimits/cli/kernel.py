@@ -67,7 +67,7 @@ def kernel(
         raise InputError("--json", why, f"pass --out file.npz or --rows {JSON_ROWS}")
     found = dl.kernel(net, table.rows, depth=depths[0], get=kernels)
     matrices = {name: np.asarray(getattr(found, name)) for name in kernels}
-    words = str(dl.describe(net, depth=depths[0]))
+    words = found.describe()
     if out is not None:
         _save(out, matrices)
     if json:

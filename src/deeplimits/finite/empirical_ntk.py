@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from deeplimits.errors import InputError
-from deeplimits.finite.inputs import check_memory
 from deeplimits.finite.tangent.jacobian import rest
 from deeplimits.finite.tangent.layers import bytes_per_input, contribution
 from deeplimits.finite.tangent.traces import Trace, faithful, outputs_of, traces, trained
+from deeplimits.numerics.arrays import check_memory
 
 WHERE = "empirical_ntk"
 TRACE_BYTES = 512 * 2**20
@@ -73,7 +73,7 @@ def _kernel(module: nn.Module, one: Tensor, two: Tensor, full: bool) -> Tensor:
     count = values[0].numel()
     needed = 2 * len(one) * len(two) * (count if full else 1) ** 2 * values.element_size()
     fix = "use outputs='trace', ask for blocks of rows (X1[a:b], X2), or use fewer inputs"
-    check_memory(WHERE, "the result and its copy", needed, fix)
+    check_memory(WHERE, needed, "the result and its copy", fix)
     layers = faithful(module, one[:PROBE])
     done = {id(p) for layer in layers for p in trained(layer).values()}
     others: dict[str, Tensor] = {

@@ -18,10 +18,10 @@ from deeplimits.finite.build.dense import make
 from deeplimits.finite.build.place import building, place
 from deeplimits.finite.chunks import conditioned_chunks, conditions
 from deeplimits.finite.empirical_ntk import empirical_ntk
-from deeplimits.finite.inputs import check_memory, distinct_rows
+from deeplimits.finite.inputs import distinct_rows
 from deeplimits.finite.record import Sample
 from deeplimits.finite.task import Part, Task
-from deeplimits.numerics.arrays import check
+from deeplimits.numerics.arrays import check, check_memory
 from deeplimits.numerics.seeds import generator
 
 Progress = Callable[[int, int], None]
@@ -87,7 +87,7 @@ def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, 
         raise DescriptionError(where, why, "add >> Dense(features=1), or ask for get='nngp'")
     needed = 2 * 8 * networks * len(rows) ** 2 * (1 + ("ntk" in asked))
     fix = "use fewer inputs, sample fewer networks at a time (prefixes agree), or ask for one of 'nngp' and 'ntk'"
-    check_memory(where, "the matrices of all networks", needed, fix)
+    check_memory(where, needed, "the matrices of all networks", fix)
     body = Serial(layers=layers if readout is None else layers[:-1])
     return Task(body, readout, at, torch.from_numpy(inputs), rows, networks, seed, "ntk" in asked)
 

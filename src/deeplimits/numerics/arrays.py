@@ -161,6 +161,16 @@ def _dtype(where: str, dtype: Any, first: Any) -> np.dtype:
     return np.dtype(_NAMES[name])
 
 
+def squares(x: np.ndarray) -> np.ndarray:
+    """Return |x|^2 / d of every row in float64, shape (N,).
+
+    Example:
+        >>> squares(np.ones((1, 4), dtype=np.float32))
+        array([1.])
+    """
+    return np.einsum("nd,nd->n", x, x, dtype=np.float64) / x.shape[1]
+
+
 def available_bytes() -> int:
     """Return the memory that a new array may take now."""
     try:
@@ -173,16 +183,18 @@ def available_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def check_memory(where: str, needed: int, what: str) -> None:
+def check_memory(where: str, needed: int, what: str, fix: str) -> None:
     """Refuse work whose result does not fit.
 
+    Args:
+        where: named in the error.
+        needed: bytes.
+        what: what needs them, in words.
+        fix: ways out.
+
     Raises:
-        MemoryNeeded: says the bytes needed and three ways out.
+        MemoryNeeded: says the bytes needed and the ways out.
     """
     free = available_bytes()
     if needed > 0.9 * free:
-        fix = (
-            "use dtype='float32' (half the bytes), ask for one kernel only (get='nngp'), "
-            "or compute blocks of rows with kernel(net, X[a:b], X, ...)"
-        )
         raise MemoryNeeded(where, f"{what} needs {needed:,} bytes, {free:,} are free", fix)

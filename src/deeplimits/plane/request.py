@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.size import whole
-from deeplimits.errors import DescriptionError, InputError, MemoryNeeded, nearest
+from deeplimits.errors import DescriptionError, InputError, nearest
+from deeplimits.numerics.arrays import check_memory
 from deeplimits.numerics.seeds import sequence
 from deeplimits.plane.neural_function import name_of
 
@@ -128,7 +128,5 @@ def _sizes(name: str, given: Any) -> tuple[int, ...]:
 def _fits(asked: Request) -> None:
     count = len(asked.inputs)
     needed = 4 * 8 * asked.networks * count * count * max(len(asked.get), 1)
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
-    if free is not None and needed > free:
-        why = f"{asked.networks} networks on {count} inputs need {needed:,} bytes, {free:,} are free"
-        raise MemoryNeeded("compare", why, "take fewer inputs, fewer networks, or one kernel: get='nngp'")
+    what = f"sampling {asked.networks} networks on {count} inputs"
+    check_memory("compare", needed, what, "take fewer inputs, fewer networks, or one kernel: get='nngp'")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import zeta
 
 from deeplimits.architecture.layer import Power, as_float
-from deeplimits.architecture.scale import Decreasing, alpha
+from deeplimits.architecture.scale import Decreasing, alpha, is_sequence
 from deeplimits.errors import DescriptionError
 from deeplimits.numerics.accelerate import accelerate
 
@@ -56,7 +56,7 @@ def profile(scale: Any) -> Profile:
         return _power(scale)
     if isinstance(scale, Decreasing):
         return _decreasing(scale)
-    if callable(scale) and not hasattr(scale, "__float__"):
+    if is_sequence(scale):
         return _sequence(scale)
     value = as_float(scale)
     if value == 0:

@@ -28,14 +28,14 @@ def flow(state: Lowering, increments: list[Increment], steps: int) -> None:
             stages.append([_stage(state, branch, increments, stages, row * length) for branch, _ in increments])
         _combine(state, state.register, increments, stages, tableau.weights * length)
         for registers in stages:
-            state.free.extend(registers)
+            state.release(registers)
 
 
 def euler(state: Lowering, increments: list[Increment]) -> None:
     """Write one step: K <- K + sum of time * branch(K), Theta likewise."""
     registers = [_stage(state, branch, increments, [], ()) for branch, _ in increments]
     _combine(state, state.register, increments, [registers], (1.0,))
-    state.free.extend(registers)
+    state.release(registers)
 
 
 def _stage(state: Lowering, branch: Layer, increments: list[Increment], stages: list[list[int]], row: Any) -> int:
@@ -45,7 +45,6 @@ def _stage(state: Lowering, branch: Layer, increments: list[Increment], stages: 
         _combine(state, fresh, increments, stages, row)
         kernel(branch, state)
         check_branch(state, "Residual")
-    state.free.remove(fresh)
     return fresh
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from deeplimits.architecture.compose import Residual, Serial, written_out
-from deeplimits.architecture.layer import Layer, Power, as_float
+from deeplimits.architecture.layer import WIDTH, Layer, as_float
+from deeplimits.architecture.scale import is_sequence
 from deeplimits.errors import AccuracyWarning, DescriptionError
 from deeplimits.limits.flow import fixed_point, rate
 from deeplimits.limits.flow.note import Note, probe_pairs
@@ -18,7 +19,6 @@ from deeplimits.limits.flow.profile import Profile, profile
 from deeplimits.limits.flow.runge_kutta import Increment, euler, flow
 from deeplimits.limits.kernel import near
 from deeplimits.limits.kernel.lowering import Lowering
-from deeplimits.limits.kernel.tape import Tape
 
 TOLERANCE = 1e-11
 SHORT, ACCURATE = 0.25, 1e-5
@@ -38,9 +38,7 @@ def infinite(block: Layer, state: Lowering) -> None:
 
 
 def _depends_on_depth(layer: Layer) -> bool:
-    scale = getattr(layer, "scale", None)
-    varies = isinstance(scale, Power) or (callable(scale) and not hasattr(scale, "__float__"))
-    return varies or any(_depends_on_depth(child) for _, child in layer.children())
+    return is_sequence(getattr(layer, "scale", None)) or any(_depends_on_depth(child) for _, child in layer.children())
 
 
 def _residual(parts: tuple[Any, ...], block: Layer, state: Lowering) -> None:
@@ -74,7 +72,7 @@ def _discrete(active: list[tuple[Any, Profile]], state: Lowering) -> None:
     for place in range(depth):
         for part, p in active:
             euler(state, [(part.branch, p.first[place])])
-    single = [(part.branch, _root(p.tail_squares)) for part, p in active]
+    single = [(part.branch, p.tail_squares**0.5) for part, p in active]
     rest = [(part.branch, p.tail - one) for (part, p), (_, one) in zip(active, single, strict=True)]
     euler(state, single)
     tail = sum(as_float(p.tail) for _, p in active)
@@ -90,38 +88,30 @@ def _discrete(active: list[tuple[Any, Profile]], state: Lowering) -> None:
     state.limits.append(Note("discrete", True, True, text))
 
 
-def _root(value: Any) -> Any:
-    return value**0.5
-
-
 def _choose_steps(state: Lowering, increments: list[Increment]) -> tuple[int, float]:
     """Double the number of steps until probe pairs settle; return the last but one, with what doubling it changed."""
-    plain = tuple((branch, as_float(time)) for branch, time in increments)
-    place = replace(state.fork(), standard=False, probe=tuple(float(q) for q in state.probe))
-    tape = state.tape()
+    plain = tuple((_without_tensors(branch), as_float(time)) for branch, time in increments)
+    probe = tuple(float(q) for q in state.probe)
+    begin = near.run(state.tape(), probe_pairs(np.array(probe)))
+    start = tuple(tuple(getattr(begin, field.name).tolist()) for field in fields(begin))
     try:
-        return _settled_steps(tape, plain, _Start(place))
-    except TypeError:  # a hyperparameter given as a tensor has no hash
-        return _settled_steps.__wrapped__(tape, plain, _Start(place))
+        return _settled_steps(plain, state.gaussian, probe, start)
+    except TypeError:  # something in a branch has no hash
+        return _settled_steps.__wrapped__(plain, state.gaussian, probe, start)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """The place of a flow on a tape; two are the same where the same pairs are probed."""
-
-    state: Lowering = field(compare=False)
-    probe: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "probe", self.state.probe)
+def _without_tensors(layer: Layer) -> Layer:
+    return layer.replace({path: as_float(value) for path, value in layer.hyperparameters().items()})
 
 
 @lru_cache(maxsize=64)
-def _settled_steps(tape: Tape, increments: tuple[Increment, ...], start: _Start) -> tuple[int, float]:
-    begin = near.run(tape, probe_pairs(np.array(start.probe)))
+def _settled_steps(
+    increments: tuple[Increment, ...], gaussian: bool, probe: tuple[float, ...], start: tuple[tuple[float, ...], ...]
+) -> tuple[int, float]:
+    begin = near.Pairs(*(np.array(values) for values in start))
     last, error = None, np.inf
     for steps in _STEPS:
-        trial = start.state.fork()
+        trial = Lowering(np.inf, WIDTH, gaussian=gaussian, probe=probe)
         flow(trial, list(increments), steps)
         end = near.run(trial.tape(), begin)
         values = np.stack([end.k / np.sqrt(end.q1 * end.q2), end.theta / np.abs(end.theta).max()])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,16 @@ from deeplimits.limits.flow.describe import Description, summarise
 from deeplimits.limits.kernel import diagonal
 from deeplimits.limits.kernel.lowering import lower
 from deeplimits.limits.kernel.record import Kernel
-from deeplimits.limits.kernel.tape import Collapse, Dual, Tape
-from deeplimits.numerics.arrays import Inputs, check, check_memory, is_tensor
+from deeplimits.limits.kernel.tape import Dual, Tape
+from deeplimits.numerics.arrays import Inputs, check, check_memory, is_tensor, squares
+from deeplimits.numerics.gaussian.expansion import Expansion
 
 KINDS = ("nngp", "ntk")
-ACCURACY, SERIES = 1e-8, 6
+ACCURACY = 1e-8
+SMALLER = (
+    "use dtype='float32' (half the bytes), ask for one kernel only (get='nngp'), "
+    "or compute blocks of rows with kernel(net, X[a:b], X, ...)"
+)
 
 
 def kernel(
@@ -62,6 +66,7 @@ def kernel(
     Source: lee-2018-deep; jacot-2018-ntk; hayou-yang-2023-commute (depth infinity).
 
     Example:
+        >>> from math import inf
         >>> from deeplimits.architecture.zoo import ResNet
         >>> k = kernel(ResNet("relu"), np.ones((1, 4)), depth=inf)
         >>> round(float(k.nngp[0, 0]), 6), round(float(k.ntk[0, 0]), 6)
@@ -74,7 +79,8 @@ def kernel(
         raise DescriptionError("kernel", f"widths={widths!r} has no effect in the ntk parametrization", fix)
     inputs = check("kernel", X1, X2, dtype)
     rows, columns = inputs.shape
-    check_memory("kernel", rows * columns * len(kinds) * inputs.dtype.itemsize, f"a {rows} x {columns} result")
+    needed = rows * columns * len(kinds) * inputs.dtype.itemsize
+    check_memory("kernel", needed, f"a {rows} x {columns} result", SMALLER)
     if hyper:
         net = net.replace(hyper)
     probe = _probe(inputs)
@@ -118,9 +124,8 @@ def _depth(net: Layer, depth: Any) -> float:
 
 
 def _probe(inputs: Inputs) -> np.ndarray:
-    x1, _ = inputs.numpy()
     with np.errstate(over="ignore"):
-        q = np.einsum("nd,nd->n", x1, x1, dtype=np.float64) / inputs.features
+        q = squares(inputs.numpy()[0])
     q = q[(q > 0) & np.isfinite(q)]
     if not q.size:
         return np.array([0.5, 1.0, 2.0])
@@ -157,7 +162,7 @@ def _write(
 
 
 def _warn(tape: Tape, probe: np.ndarray) -> None:
-    if not any(isinstance(step, Dual) and step.family.code == SERIES for step in tape.steps):
+    if not any(isinstance(step, Dual) and isinstance(step.family, Expansion) for step in tape.steps):
         return
     largest: dict[Any, float] = {}
     for index, q in diagonal.run(tape, probe).before.items():
@@ -178,8 +183,7 @@ def _evaluate(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     from deeplimits.limits.kernel import paths
     from deeplimits.limits.kernel.tile.encode import supports
 
-    collapses = any(isinstance(step, Collapse) for step in tape.steps)
-    if paths.differentiable(tape, inputs) or collapses or not supports(tape):
+    if paths.differentiable(tape, inputs) or not supports(tape):
         return paths.plain(tape, inputs, kinds)
     return paths.fast(tape, inputs, kinds)
 
@@ -198,6 +202,3 @@ def _finite(kind: str, value: Any, dtype: Any) -> None:
     if not finite and not bool(value.isfinite().all() if is_tensor(value) else np.isfinite(value).all()):
         fix = "use dtype='float64', a smaller depth, or branches scaled by DEPTH**-0.5"
         raise PrecisionError(f"kernel(get={kind!r})", f"values leave the range of {dtype}", fix)
-
-
-__all__ = ["inf", "kernel"]

@@ -29,6 +29,7 @@ def residual(layer: Residual, state: Lowering) -> None:
     factor = alpha(layer.scale, state.index, state.repeats, depth) ** 2
     branch = _branch(layer.branch, state, "Residual")
     state.add(Add(state.register, branch, factor))
+    state.release([branch])
 
 
 @kernel.rule(
@@ -48,7 +49,6 @@ def parallel(layer: Parallel, state: Lowering) -> None:
             carriers += state.carried
             _check_ending(state, "Parallel")
             endings.append((state.features, state.gaussian, state.carried))
-        state.free.remove(fresh)
         registers.append(fresh)
     if carriers > 1:
         why = f"{carriers} branches pass the same input on, so their sum has cross terms"
@@ -56,7 +56,7 @@ def parallel(layer: Parallel, state: Lowering) -> None:
     state.add(Copy(kept, registers[0]))
     for fresh in registers[1:]:
         state.add(Add(kept, fresh, 1.0))
-    state.free.extend(registers)
+    state.release(registers)
     state.features = endings[0][0]
     state.gaussian = all(gaussian for _, gaussian, _ in endings)
     state.carried = state.carried and carriers == 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplimits.architecture.layer import as_float
-from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Tape
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,6 @@ def run(tape: Tape, q0: np.ndarray, theta0: np.ndarray | None = None) -> Diagona
                     k[target] = k[target] + factor * k[source]
                     theta[target] = theta[target] + factor * theta[source]
                     gain[target] = gain[target] + factor * gain[source]
-                case Multiply(r, factor):
-                    factor = as_float(factor)
-                    k[r], theta[r], gain[r] = factor * k[r], factor * theta[r], factor * gain[r]
                 case Collapse():
                     pass
     return Diagonal(q0, before, k[0], theta[0], gain[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -63,7 +63,7 @@ class Lowering:
 
     @contextmanager
     def branch(self) -> Iterator[int]:
-        """Give a fresh register to a branch; the value's own state is restored afterwards."""
+        """Give a register to a branch; the value's own state is restored afterwards, the register stays held."""
         if self.free:
             fresh = self.free.pop()
         else:
@@ -72,7 +72,10 @@ class Lowering:
         self.register, self.carried = fresh, True
         yield fresh
         self.register, self.features, self.gaussian, self.carried, self.holds = kept
-        self.free.append(fresh)
+
+    def release(self, registers: Iterable[int]) -> None:
+        """Take registers back that nobody reads any more."""
+        self.free.extend(registers)
 
     def fan_in(self, where: str) -> float:
         """Return the number of features of the current value, for the standard parametrization."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deeplimits.architecture.layer import as_float
-from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Tape
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,6 @@ def run(tape: Tape, start: Pairs) -> Pairs:
                     registers[target] = registers[source]
                 case Add(target, source, factor):
                     registers[target] = _add(registers[target], registers[source], as_float(factor))
-                case Multiply(r, factor):
-                    p, f = registers[r], as_float(factor)
-                    registers[r] = Pairs(f * p.gap, f * p.span, f * p.theta, f * p.q1, f * p.q2)
                 case Collapse(r):
                     p = registers[r]
                     registers[r] = replace(p, gap=0 * p.gap, span=2 * np.sqrt(p.q1 * p.q2))

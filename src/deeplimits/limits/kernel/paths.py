@@ -9,11 +9,13 @@ import numpy as np
 
 from deeplimits.limits.kernel import diagonal, near
 from deeplimits.limits.kernel.tape import Dual, Tape
-from deeplimits.numerics.arrays import Inputs, is_tensor
+from deeplimits.numerics.arrays import Inputs, is_tensor, squares
+from deeplimits.numerics.gaussian.gelu import Gelu
+from deeplimits.numerics.gaussian.rectified import RectifiedPower
 
 NEAR = 1e-3
 FLOAT32_LAYERS, FLOAT32_KINKS = 13, 3  # measured: the NTK of kinks is steep near angle 0
-RECTIFIED, GELU, LARGE = 0, 5, 16.0  # GELU has a kink as seen from a large variance
+LARGE = 16.0  # from such a variance GELU looks like a kink
 _CHUNK_ENTRIES = 4_000_000
 _CHUNK_PAIRS = 65_536
 
@@ -66,17 +68,12 @@ def fast(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     return [torch.from_numpy(array) for array in arrays]
 
 
-def squares(x: np.ndarray) -> np.ndarray:
-    """Return |x|^2 / d in float64, shape (N,)."""
-    return np.einsum("nd,nd->n", x, x, dtype=np.float64) / x.shape[1]
-
-
 def float32_suffices(tape: Tape, exact: diagonal.Diagonal) -> bool:
     """Say whether the layers may run in float32: whether rounding, amplified by them, stays below the tolerance."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         growth = np.nanmax(exact.gain * exact.start / exact.k, initial=1.0)
     kinks = any(
-        step.family.code == RECTIFIED or (step.family.code == GELU and exact.before[index].max() > LARGE)
+        isinstance(step.family, RectifiedPower) or (isinstance(step.family, Gelu) and exact.before[index].max() > LARGE)
         for index, step in enumerate(tape.steps)
         if isinstance(step, Dual)
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Tape
 
 State = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -41,8 +41,6 @@ def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, t
             case Add(target, source, factor):
                 pairs = zip(registers[target], registers[source], strict=True)
                 registers[target] = tuple(t + factor * o for t, o in pairs)  # type: ignore[assignment]
-            case Multiply(r, factor):
-                registers[r] = tuple(factor * value for value in registers[r])  # type: ignore[assignment]
             case Collapse(r):
                 _, theta, q1, q2 = registers[r]
                 registers[r] = (torch.sqrt(q1 * q2), theta, q1, q2)

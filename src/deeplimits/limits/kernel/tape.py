@@ -57,21 +57,13 @@ class Add:
 
 
 @dataclass(frozen=True)
-class Multiply:
-    """register <- factor * register."""
-
-    register: int
-    factor: Any
-
-
-@dataclass(frozen=True)
 class Collapse:
     """k <- sqrt(q1 q2): the limit of a map that brings all angles to zero."""
 
     register: int
 
 
-Step = Affine | Dual | Normalise | Copy | Add | Multiply | Collapse
+Step = Affine | Dual | Normalise | Copy | Add | Collapse
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Tape
 from deeplimits.limits.kernel.tile import blocks, memory
 from deeplimits.limits.kernel.tile import interpreter as op
 from deeplimits.limits.kernel.tile.compiled import address
@@ -28,7 +28,8 @@ Block = Callable[..., None]
 def supports(tape: Tape) -> bool:
     """Return whether the engine has a compiled formula for every step."""
     families = [step.family for step in tape.steps if isinstance(step, Dual)]
-    return all(family.code != 0 or family.power <= 3 for family in families)
+    compiled = all(family.code != 0 or family.power < len(RECTIFIED) for family in families)
+    return compiled and not any(isinstance(step, Collapse) for step in tape.steps)
 
 
 def has_series(tape: Tape) -> bool:
@@ -104,8 +105,6 @@ def _step(step: Any) -> tuple[Block | None, list[float]]:
     match step:
         case Affine(_, weight, bias, gain, shift):
             return blocks.affine, [float(weight), float(bias), float(gain), float(shift)]
-        case Multiply(_, factor):
-            return blocks.affine, [float(factor), 0.0, 0.0, 0.0]
         case Copy():
             return blocks.copy, []
         case Add(_, _, factor):

@@ -15,6 +15,7 @@ from deeplimits.limits.kernel.tape import Tape
 from deeplimits.limits.kernel.tile import interpreter, univariate
 from deeplimits.limits.kernel.tile.encode import Diagonals, encode, has_series
 from deeplimits.limits.kernel.tile.thread import SERIES_ROWS, Matrix, Thread
+from deeplimits.numerics.arrays import squares
 
 if TYPE_CHECKING:
     from deeplimits.limits.kernel.tile.series import Tables
@@ -97,8 +98,8 @@ def _way(request: Request) -> _Way:
     worth = rows * columns >= FITTED_ENTRIES and univariate.homogeneous(request.tape)
     planned = univariate.plan(request.tape, request.x1.dtype.type) if worth else None
     if planned is not None:
-        columns = None if request.x2 is None else _variances(request.x2)
-        program = univariate.program(planned, _variances(request.x1), columns)
+        columns = None if request.x2 is None else squares(request.x2)
+        program = univariate.program(planned, squares(request.x1), columns)
         return _Way(program, None, planned.real, request.close or planned.close)
     real = np.float64 if request.wide or has_series(request.tape) else request.x1.dtype.type
     program, tables = encode(request.tape, request.before1, request.before2, real)
@@ -114,10 +115,6 @@ def gram(x1: np.ndarray, x2: np.ndarray | None, out: np.ndarray) -> None:
     update(1.0, np.ascontiguousarray(x1).T, trans=1, c=out.T, overwrite_c=1, lower=0)
 
 
-def _variances(x: np.ndarray) -> np.ndarray:
-    return np.einsum("nd,nd->n", x, x, dtype=np.float64) / x.shape[1]
-
-
 def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
     other = request.x1 if request.x2 is None else request.x2
     buffer = np.empty((min(WIDE_ROWS, request.shape[0]), request.shape[1]))
@@ -131,7 +128,7 @@ def _wide_strips(request: Request) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _inverse_norms(x: np.ndarray, dtype: type) -> np.ndarray:
-    norms = np.sqrt(_variances(x) * x.shape[1])
+    norms = np.sqrt(squares(x) * x.shape[1])
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(dtype)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from deeplimits.limits.kernel import near
-from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Multiply, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual, Tape
 from deeplimits.limits.kernel.tile import blocks, memory
 from deeplimits.limits.kernel.tile.compiled import address
 from deeplimits.limits.kernel.tile.interpreter import Program
@@ -93,7 +93,7 @@ def _scales(step: Any) -> bool:
             return float(bias) == 0 and float(shift) == 0
         case Dual(_, family):
             return family.code == 7 or (family.code == 0 and family.power == 1)
-    return isinstance(step, Copy | Add | Multiply)
+    return isinstance(step, Copy | Add)
 
 
 @dataclass(frozen=True)
