@@ -180,6 +180,45 @@ def test_ordered():
     np.testing.assert_allclose(deep.ntk, k.ntk, rtol=1e-10)
 
 
+@pytest.mark.parametrize("chi", [0.9, 0.99, 0.999, 0.9998])
+def test_ordered_near_the_edge_of_chaos(chi):
+    """Relu with biases: q = b/(1 - chi) before the activation, and the NTK is q/(1 - chi) there."""
+    net, b = dl.Mlp("relu", sqrt(2 * chi), 0.1), 0.01
+    note = only(net)
+    assert (note.kind, note.nngp, note.ntk, note.caution) == ("ordered", True, True, "")
+    k = dl.kernel(net.body, X, depth=inf)
+    np.testing.assert_allclose(k.nngp, b / (1 - chi) / 2, rtol=1e-11)
+    np.testing.assert_allclose(k.ntk, b / (1 - chi) ** 2 / 2, rtol=1e-11)
+
+
+def test_critical_with_biases_forgets_the_inputs():
+    """One fixed point for all inputs, and kernels are that constant, not sqrt(q q') of inputs still on their way."""
+    net = dl.Mlp("relu", sqrt(2 * 0.99995), 0.1)
+    assert only(net).kind == "critical"
+    np.testing.assert_allclose(dl.kernel(net.body, X, depth=inf, get="nngp"), 0.01 / 0.00005 / 2, rtol=1e-10)
+
+
+def test_just_beyond_the_edge():
+    slowly = only(dl.Mlp("relu", sqrt(2 * 1.0003), 0.1))
+    assert slowly.kind == "explodes"
+    assert number(r"explodes like exp\((\S+) L\)", slowly.text) == pytest.approx(log(1.0003), rel=1e-3)
+    near = dl.Mlp("erf", 1.1732, sqrt(0.05))
+    assert only(near).kind == "chaotic"
+    with pytest.warns(dl.errors.AccuracyWarning, match="this close to the edge of chaos"):
+        dl.kernel(near, X, depth=inf, get="nngp")
+
+
+def test_gradients_of_a_fixed_point():
+    """Dq/dw and dTheta/dw of relu with biases, from the closed forms."""
+    torch = pytest.importorskip("torch")
+    w = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
+    net = dl.Mlp("relu", w, 0.3).body
+    for kind, power in (("nngp", 1), ("ntk", 2)):
+        (found,) = torch.autograd.grad(dl.kernel(net, X, depth=inf, get=kind)[0, 1], w)
+        exact = 0.09 / 2 * power * 1.2 / (1 - 1.2**2 / 2) ** (power + 1)
+        assert float(found) == pytest.approx(exact, rel=1e-10)
+
+
 def test_chaotic():
     net = dl.Mlp("erf", 2.0, 0.1)
     note = only(net)

@@ -1,167 +1,106 @@
-"""A block without skips, repeated to infinite depth: the fixed point of a map, and its phase."""
+"""A block without skips, repeated to infinite depth: the limit that is written, and its phase in words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, log
-
-import numpy as np
+from dataclasses import replace
+from math import ceil, inf, isfinite, log
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.limits.flow.note import Note, probe_pairs
-from deeplimits.limits.kernel import near
-from deeplimits.limits.kernel.diagonal import run as run_diagonal
+from deeplimits.limits.flow.note import Note
+from deeplimits.limits.flow.orbit import CRITICAL, MOST_LAYERS, Orbit, iterate
 from deeplimits.limits.kernel.lowering import Lowering, kernel
-from deeplimits.limits.kernel.near import Pairs
-from deeplimits.limits.kernel.tape import Collapse, Tape
+from deeplimits.limits.kernel.tape import Affine, Collapse
+from deeplimits.numerics.arrays import is_tensor
 
-MOST_LAYERS = 4096
-FAR = 1e15
-CRITICAL_LAYERS = 1024
-SETTLED = 1e-14
-CRITICAL = 1e-4
 ABRUPT = 1e3
-_ANGLES = np.array([0.0, 1e-5, 0.1, 1.0, 2.0])
-
-
-@dataclass(frozen=True)
-class Orbit:
-    """What iterating the block did to the probes.
-
-    Attributes:
-        layers: iterations until the probes settled, or the most tried.
-        settled: whether the covariances of distinct inputs settled.
-        q: median diagonal after each iteration, shape (layers + 1,).
-        closing: median over distinct probes of -log of the last ratios of 1 - c, at the last two iterations.
-        multiplier: dK'/dK at identical inputs, infinite for a step, at the last iteration.
-        ntk_multiplier: likewise of the NTK, which counts the derivative of a step as zero.
-        correlation: correlation of distinct probes after the last iteration.
-        ntk: NTK of identical and of distinct inputs, per layer.
-    """
-
-    layers: int
-    settled: bool
-    q: np.ndarray
-    closing: tuple[float, float]
-    multiplier: float
-    ntk_multiplier: float
-    correlation: float
-    ntk: tuple[float, float]
+ROUNDING = 1e-9
+_UNSEEN = 1e-16
 
 
 def write(block: Layer, state: Lowering) -> None:
     """Write the limit of the iterated block, and note its phase.
 
+    Where all inputs share one fixed point, the limit of ordered and critical blocks is that constant, whatever the
+    input; blocks follow it only to carry gradients of hyperparameters.
+
     Source: poole-2016; schoenholz-2017 (phases); jacot-2018-ntk.
     """
     orbit = iterate(block, state)
     note = _note(orbit)
+    closes = note.kind in ("ordered", "critical")
+    layers, short = _layers(orbit, note, any(is_tensor(value) for value in block.hyperparameters().values()))
+    if short and note.nngp:
+        note = replace(note, caution=_caution(orbit, note))
     state.limits.append(note)
-    if not note.nngp:
+    if note.nngp and closes and orbit.common:
         kernel(block, state)
-        return
-    for _ in range(orbit.layers if note.kind != "critical" else min(orbit.layers, 64)):
+        theta = orbit.ntk_fixed if note.ntk else 0.0
+        state.add(Affine(state.register, 0.0, orbit.q_fixed, 0.0, theta))
+        layers -= 1
+    for _ in range(layers):
         kernel(block, state)
-    if note.kind in ("ordered", "critical"):
+    if note.nngp and closes:
         state.add(Collapse(state.register))
 
 
-def iterate(block: Layer, state: Lowering) -> Orbit:
-    """Iterate the block on probe pairs until they settle."""
-    pairs = near.run(state.tape(), probe_pairs(np.asarray(state.probe, dtype=float), _ANGLES))
-    step = state.fork()
-    kernel(block, step)
-    tape = step.tape()
-    equal, same, apart = pairs.q1 == pairs.q2, pairs.gap == 0, _distance(pairs) > 1e-3
-    q, gaps, settled, layers = [float(np.median(pairs.q1))], [_distance(pairs)], False, 0
-    for layers in range(1, MOST_LAYERS + 1):
-        previous, pairs = pairs, near.run(tape, pairs)
-        q.append(float(np.median(pairs.q1)))
-        gaps = [*gaps[-2:], _distance(pairs)]
-        if not np.isfinite(pairs.theta).all() or _left(pairs.q1, q[0] if layers > 32 else None):
-            break
-        if _settled(pairs, previous):
-            settled = True
-            break
-        if layers == CRITICAL_LAYERS:
-            critical = np.abs(_multipliers(tape, pairs.q1)[0] - 1).max() <= CRITICAL
-            if critical or abs(_rate(q, layers)) < 0.75 * abs(_rate(q, layers // 2)):
-                break
-    with np.errstate(divide="ignore", invalid="ignore"):
-        closing = [float(np.median(np.log(gaps[i] / gaps[i + 1])[equal & apart])) for i in range(len(gaps) - 1)]
-    ntk, ntk_apart = (float(np.median(pairs.theta[which])) / layers for which in (equal & same, equal & apart))
-    chi, chi_ntk = (float(np.median(value)) for value in _multipliers(tape, previous.q1))
-    correlation = float(np.median(1 - _distance(pairs)[apart]))
-    return Orbit(layers, settled, np.array(q), (closing[-1], closing[0]), chi, chi_ntk, correlation, (ntk, ntk_apart))
+def _layers(orbit: Orbit, note: Note, gradients: bool) -> tuple[int, bool]:
+    """Return how many blocks to write, and whether more would be needed for values or gradients to settle."""
+    if not note.nngp or note.kind == "isometric":
+        return 1, False
+    if note.kind == "chaotic":
+        return orbit.layers, orbit.moved > 0
+    if orbit.common and not gradients:
+        return 1, False
+    slowest = max(abs(orbit.variance_multiplier), orbit.multiplier if note.ntk else 0.0)
+    if slowest >= 1 - 1e-12:  # every variance is a fixed point
+        return 1, False
+    needed = ceil(log(_UNSEEN) / log(slowest)) if slowest > 0 else 1
+    return min(max(needed, 2), MOST_LAYERS), needed > MOST_LAYERS
 
 
-def _rate(q: list[float] | np.ndarray, layer: int) -> float:
-    """Return log of the ratio of the diagonals after and before a layer."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return float(np.log(np.float64(q[layer]) / np.float64(q[layer - 1])))
-
-
-def _left(q: np.ndarray, start: float | None) -> bool:
-    """Say whether diagonals left the range of numbers, or went so far from their start that their rate is known."""
-    far = start is not None and (q.max() > FAR * start or q.min() < start / FAR)
-    return bool(far or q.max() > 1e150 or q.min() < 1e-150)
-
-
-def _distance(pairs: Pairs) -> np.ndarray:
-    """Return 1 - c."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return pairs.gap / (np.sqrt(pairs.q1) * np.sqrt(pairs.q2))
-
-
-def _multipliers(tape: Tape, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return dK'/dK at identical inputs, from a pair at 1 - c = 1e-18, and what the NTK makes of it."""
-    end = near.run(tape, Pairs(1e-18 * q, 2 * q, 0 * q, q, q))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return end.gap / (1e-18 * q), run_diagonal(tape, q).gain
-
-
-def _settled(new: Pairs, old: Pairs) -> bool:
-    s = np.sqrt(new.q1 * new.q2)
-    moved = np.maximum(np.abs(new.k - old.k), np.abs(new.q1 - old.q1)) / s
-    gap = np.abs(new.gap - old.gap) / s
-    return bool(moved.max() <= SETTLED and gap.max() <= SETTLED * 1e-3 + 1e-17)
+def _caution(orbit: Orbit, note: Note) -> str:
+    if note.kind == "chaotic":
+        what = f"nearly coincident inputs still move by {orbit.moved:.1e} of the diagonal a layer"
+    else:
+        what = f"gradients of hyperparameters still change by a factor {orbit.multiplier:.6g} a layer"
+    return f"kernel: after {MOST_LAYERS} layers {what}: this close to the edge of chaos the limit is not reached"
 
 
 def _note(orbit: Orbit) -> Note:
-    chi, q = orbit.multiplier, float(orbit.q[-1])
-    rate = _rate(orbit.q, orbit.layers)
-    if abs(rate) > 1e-6 and not orbit.settled:
-        return _unbounded(orbit, rate)
+    chi = orbit.multiplier
+    if bool((orbit.fixed != orbit.fixed).any()):
+        return _unbounded(orbit)
     if abs(chi - 1) <= CRITICAL:
-        return _isometric(orbit) if orbit.settled else _critical(orbit)
+        return _critical(orbit) if orbit.moved else _isometric(orbit)
     if chi < 1:
         text = (
-            f"ordered phase (chi = {chi:.6g} < 1): every pair of inputs tends to the same value q* = {q:.6g}, "
-            f"at rate exp({log(chi):.4g} L); the NTK tends to the same value for all pairs"
+            f"ordered phase (chi = {chi:.6g} < 1): every pair of inputs tends to the same value q* = "
+            f"{orbit.q_fixed:.6g}, at rate exp({log(chi):.4g} L); the NTK tends to the same value for all pairs"
         )
         return Note("ordered", True, True, text)
     return _chaotic(orbit)
 
 
-def _unbounded(orbit: Orbit, rate: float) -> Note:
-    kind, verb = ("explodes", "grows") if rate > 0 else ("collapses", "falls")
+def _unbounded(orbit: Orbit) -> Note:
+    """Growth or decay, told from the ratio of successive increments: constant, falling to 1 like 1/L, or neither."""
+    grows = bool(orbit.q[-1] > orbit.q[-2])
+    kind, verb = ("explodes", "grows") if grows else ("collapses", "falls")
     half = orbit.layers // 2
-    earlier = _rate(orbit.q, half + 1)
-    if abs(rate) < 0.75 * abs(earlier):
-        quarter, middle, end = orbit.q[half // 2], orbit.q[half], orbit.q[-1]
-        power = log((end - middle) / (middle - quarter), 2) if rate > 0 else log(end / middle, 2)
+    rate, earlier = orbit.rate(orbit.layers), orbit.rate(half + 1)
+    if not isfinite(rate) or abs(rate) > 1.5 * abs(earlier) > ROUNDING:
+        speed = f"{kind} faster than any exp(c L), by a factor {orbit.q[-1] / orbit.q[-2]:.3g} at layer {orbit.layers}"
+    elif abs(rate) < max(0.75 * abs(earlier), ROUNDING):
+        power = 1 + ((orbit.layers - half - 1) / (1 / rate - 1 / earlier) if rate and earlier else 0)
         speed = f"{verb} like L^{power:.3g}"
-    elif abs(rate) > 1.5 * abs(earlier):
-        speed = f"{kind} faster than any exp(c L), by a factor exp({rate:.3g}) at layer {orbit.layers}"
     else:
-        speed = f"{'explodes' if rate > 0 else 'collapses to zero'} like exp({rate:.4g} L)"
+        speed = f"{'explodes' if grows else 'collapses to zero'} like exp({rate:.4g} L)"
     mend = "choose weight_std and bias_std on the edge of chaos, or use residual branches scaled by DEPTH**-0.5"
     return Note(kind, False, False, f"no limit at infinite depth: the kernel {speed}; {mend}")
 
 
 def _isometric(orbit: Orbit) -> Note:
     text = (
-        f"isometric (chi = {orbit.multiplier:.6g}): covariances are kept, NNGP tends to q = {orbit.q[-1]:.6g} on the "
+        f"isometric (chi = {orbit.multiplier:.6g}): covariances are kept, NNGP tends to q = {orbit.q_fixed:.6g} on the "
         "diagonal and keeps the angles; the NTK grows like L: NTK/L tends to the NNGP kernel; there is no NTK at "
         "infinite depth: divide by L, ask at a finite depth"
     )
@@ -170,12 +109,12 @@ def _isometric(orbit: Orbit) -> Note:
 
 def _critical(orbit: Orbit) -> Note:
     """Angles close like 1 - c ~ L^-p (p = 1: smooth, 2: a kink), and NTK(x, x')/NTK(x, x) tends to 1/(p + 2)."""
-    now, before = orbit.closing
+    now, before = orbit.closing, orbit.closing_before
     power = max(1, round(1 / (1 / now - 1 / before)))
-    same, other = orbit.ntk
+    same, other = orbit.ntk, orbit.ntk_apart
     text = (
         f"critical (chi = {orbit.multiplier:.6g}): all angles close algebraically, 1 - c ~ L^-{power}, NNGP tends to "
-        f"sqrt(q q') (q = {orbit.q[-1]:.6g}); the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and "
+        f"sqrt(q q') (q = {orbit.q_fixed:.6g}); the NTK grows like L: NTK/L is finite, {same:.4g} on the diagonal and "
         f"1/{power + 2} of it off the diagonal ({other / same:.3f} at L = {orbit.layers}); there is no NTK at infinite "
         "depth: divide by L, ask at a finite depth"
     )
@@ -185,7 +124,7 @@ def _critical(orbit: Orbit) -> Note:
 def _chaotic(orbit: Orbit) -> Note:
     chi, abrupt = orbit.multiplier, orbit.multiplier > ABRUPT
     text = (
-        f"chaotic phase (chi = {inf if abrupt else chi:.6g} > 1): NNGP tends to q* = {orbit.q[-1]:.6g}, correlation "
+        f"chaotic phase (chi = {inf if abrupt else chi:.6g} > 1): NNGP tends to q* = {orbit.q_fixed:.6g}, correlation "
         f"c* = {orbit.correlation:.6g} between distinct inputs; "
     )
     if orbit.ntk_multiplier < 1:

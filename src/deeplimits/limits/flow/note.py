@@ -21,12 +21,14 @@ class Note:
             "collapses".
         nngp, ntk: whether the limit of each is finite and not identically zero.
         text: which limit, why, and the rate or normalisation, in words.
+        caution: what of the values is not accurate, in words; empty if they are.
     """
 
     kind: str
     nngp: bool
     ntk: bool
     text: str
+    caution: str = ""
 
 
 def probe_pairs(probe: np.ndarray, angles: np.ndarray = ANGLES) -> near.Pairs:

@@ -87,7 +87,7 @@ def kernel(
     tape, limits = _lowered(net, depth, inputs.features, parametrization, widths, probe)
     description = summarise(depth, list(limits))
     _refuse(description, kinds)
-    _warn(tape, probe)
+    _warn(tape, probe, description)
     with np.errstate(over="ignore", invalid="ignore"):
         result = _evaluate(tape, inputs, kinds)
     for kind, value in zip(kinds, result, strict=True):
@@ -161,7 +161,10 @@ def _write(
     return state.tape(), tuple(state.limits)
 
 
-def _warn(tape: Tape, probe: np.ndarray) -> None:
+def _warn(tape: Tape, probe: np.ndarray, description: Description) -> None:
+    for note in description.notes:
+        if note.caution:
+            warnings.warn(note.caution, AccuracyWarning, stacklevel=3)
     if not any(isinstance(step, Dual) and isinstance(step.family, Expansion) for step in tape.steps):
         return
     largest: dict[Any, float] = {}
