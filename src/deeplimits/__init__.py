@@ -25,7 +25,7 @@ _HOME = {
     "html": "report",
     "DeepLimitsError": "errors",
 }
-_ROOMS = ("act", "layer", "errors")
+_ROOMS = ("act", "layer", "learn", "errors")
 
 __all__ = sorted([*_HOME, *_ROOMS])
 

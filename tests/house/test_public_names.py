@@ -12,7 +12,7 @@ NAMES = {
     *("kernel", "Kernel", "describe"),
     *("build", "sample", "empirical_ntk"),
     *("compare", "Comparison", "plot", "html"),
-    *("DeepLimitsError", "act", "layer", "errors"),
+    *("DeepLimitsError", "act", "layer", "learn", "errors"),
 }
 
 
@@ -28,7 +28,7 @@ def test_name_opens_and_is_documented(name):
     assert found.__doc__
 
 
-@pytest.mark.parametrize("room", [dl.act, dl.layer], ids=["act", "layer"])
+@pytest.mark.parametrize("room", [dl.act, dl.layer, dl.learn], ids=["act", "layer", "learn"])
 def test_rooms_list_what_they_hold(room):
     assert [name for name in room.__all__ if not hasattr(room, name)] == []
 
