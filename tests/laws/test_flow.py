@@ -102,6 +102,26 @@ def test_normalised_sequences(alpha):
     assert dl.describe(net).notes[0].kind == "flow"
 
 
+@cache
+def harmonic(depth):
+    return sum(1 / m for m in range(1, depth + 1))
+
+
+def test_a_peak_that_falls_like_one_over_the_logarithm():
+    """alpha_l = ((L + 1 - l) H_L)^-1/2: max alpha = H_L^-1/2 -> 0, so the flow at time 1 all the same."""
+    net = dl.ResNet("relu", scale=lambda place, depth: ((depth + 1 - place) * harmonic(depth)) ** -0.5)
+    assert dl.describe(net).notes[0].kind == "flow"
+    assert features(net, pair(0.2), inf)[0, 0] == pytest.approx(Q1, rel=1e-9)
+
+
+def test_a_sequence_next_to_divergence():
+    """alpha = l^-0.51: sum alpha^2 = zeta(1.02) = 50.58, of which 8192 layers hold 8.8."""
+    with pytest.warns(dl.errors.AccuracyWarning, match="estimated relative error"):
+        note = dl.describe(dl.ResNet("relu", scale=lambda place, depth: place**-0.51)).notes[0]
+    assert note.kind == "discrete"
+    assert f"sum alpha_l^2 = {zeta(1.02):.6g}" in note.text
+
+
 def test_time_change():
     """sum alpha^2 = t is the flow at time t: scale sqrt(t), or weight_std sqrt(t)."""
     t, X = 1.7, pair(0.3, 0.8, 1.5)

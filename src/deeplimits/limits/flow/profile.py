@@ -109,17 +109,17 @@ def _sequence(scale: Any) -> Profile:
     falls = abs(increments[-1]) < 0.8 * abs(increments[-2])
     if fixed and increments[-3] > 0:  # sum alpha^2 - S(L) ~ L^-p, with 2^-p the ratio of its increments
         before, now = increments[-2:] / increments[-3:-1]
-        falls = falls or (now < 0.97 and abs(now - before) < 0.01)
+        falls = falls or (now < 0.97 and abs(now - before) < 0.01) or (now < 0.999 and abs(now - before) < 2e-4)
     settles = falls or abs(increments[-1]) <= ROUNDING * sums[-1]
     if sums[-1] == 0 or growth < -0.25:
         return Profile("trivial", 0.0, f"sum alpha^2 of {name} tends to 0: the blocks vanish")
     if not settles:
-        why = f"sum alpha^2 of {name} is {sums[-2]:.4g} at L={_DEPTHS[-2]}, {sums[-1]:.4g} at L={longest}, and diverges"
+        why = f"sum alpha^2 of {name} is {sums[-2]:.4g} at L={_DEPTHS[-2]}, {sums[-1]:.4g} at L={longest}: not settled"
         logarithmic = abs(increments[-1] / increments[-2] - 1) < 0.02
         return Profile("explodes", float("inf"), why, growth=0.0 if logarithmic else growth)
     if fixed:
         return _fixed_sequence(name, rows[longest], sums)
-    if peaks[-1] < 0.25 * peaks[0]:
+    if peaks[-1] < 0.25 * peaks[0] or _logarithmic(1 / peaks):
         time = accelerate(sums) if falls else float(sums[-1])
         why = f"sum alpha^2 of {name} tends to {time:.6g} and max alpha -> 0: the kernel follows an ODE in layer time"
         return Profile("flow", time, why)
@@ -128,6 +128,12 @@ def _sequence(scale: Any) -> Profile:
         f"(checked at L={shortest}..{longest})"
     )
     raise DescriptionError("kernel(depth=inf)", why, "ask at a finite depth, or use a sequence with max alpha -> 0")
+
+
+def _logarithmic(values: np.ndarray) -> bool:
+    """Say whether values taken at L = 2^k grow like log L: by the same amount each time L doubles."""
+    steps = np.diff(values)[-3:]
+    return bool(steps.min() > 0 and np.ptp(steps) < 0.01 * steps.max())
 
 
 def _fixed_sequence(name: str, squares: np.ndarray, sums: np.ndarray) -> Profile:
