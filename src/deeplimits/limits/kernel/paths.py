@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from deeplimits.architecture.layer import as_float
 from deeplimits.limits.kernel import diagonal, near
-from deeplimits.limits.kernel.tape import Dual, Tape
+from deeplimits.limits.kernel.tape import Affine, Dual, Tape
 from deeplimits.numerics.arrays import Inputs, is_tensor, squares
 from deeplimits.numerics.gaussian.gelu import Gelu
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
 
 NEAR = 1e-3
 FLOAT32_LAYERS, FLOAT32_KINKS = 13, 3  # measured: the NTK of kinks is steep near angle 0
+FEW, ROUNDING = 12, 2e-12
 LARGE = 16.0  # from such a variance GELU looks like a kink
 _CHUNK_ENTRIES = 4_000_000
 _CHUNK_PAIRS = 65_536
+_ROWS = 256
 
 
 def differentiable(tape: Tape, inputs: Inputs) -> bool:
@@ -39,10 +42,23 @@ def near_pairs(tape: Tape, x1: np.ndarray, x2: np.ndarray) -> Callable[[np.ndarr
 
 def fast(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
     """Run the tile engine on CPU arrays; returns arrays of the inputs' kind."""
+    x1, x2 = inputs.numpy()
+    assert x1 is not None
+    if inputs.dtype == np.float64 and _rounding_shows(tape, x1, x2):
+        arrays = _every_pair(tape, x1, x2, kinds)
+    else:
+        arrays = _tiles(tape, x1, x2, inputs.dtype, kinds)
+    if not inputs.torch:
+        return arrays
+    import torch
+
+    return [torch.from_numpy(array) for array in arrays]
+
+
+def _tiles(tape: Tape, given1: np.ndarray, given2: np.ndarray | None, dtype: Any, kinds: tuple[str, ...]) -> list[Any]:
     from deeplimits.limits.kernel.tile import engine, univariate
 
-    given1, given2 = inputs.numpy()
-    x1, x2 = (None if x is None else np.ascontiguousarray(x, dtype=inputs.dtype) for x in (given1, given2))
+    x1, x2 = (None if x is None else np.ascontiguousarray(x, dtype=dtype) for x in (given1, given2))
     assert x1 is not None
     along = diagonal.scaled if univariate.homogeneous(tape) else diagonal.run
     first = along(tape, squares(given1))
@@ -57,15 +73,57 @@ def fast(tape: Tape, inputs: Inputs, kinds: tuple[str, ...]) -> list[Any]:
         diagonal=(first.k, first.theta),
         nngp="nngp" in kinds,
         ntk="ntk" in kinds,
-        wide=inputs.dtype == np.float32 and not float32_suffices(tape, first),
+        wide=dtype == np.float32 and not float32_suffices(tape, first),
     )
     found = engine.evaluate(request)
-    arrays = [found[kind] for kind in kinds]
-    if not inputs.torch:
-        return arrays
-    import torch
+    return [found[kind] for kind in kinds]
 
-    return [torch.from_numpy(array) for array in arrays]
+
+def _rounding_shows(tape: Tape, x1: np.ndarray, x2: np.ndarray | None) -> bool:
+    """Say whether kinks meet angles so small that the tiles, which carry covariances, lose them; tried on a few rows.
+
+    Biases bring all inputs together, and the slope of a kink at a small angle t is uncertain by 1e-16 / t.
+    """
+    biased = any(isinstance(step, Affine) and as_float(step.bias) != 0 for step in tape.steps)
+    if not biased or not any(isinstance(step, Dual) and isinstance(step.family, RectifiedPower) for step in tape.steps):
+        return False
+    few1, few2 = _spread(x1), None if x2 is None else _spread(x2)
+    found = _tiles(tape, few1, few2, np.float64, ("nngp", "ntk"))
+    exact = _every_pair(tape, few1, few2, ("nngp", "ntk"))
+    with np.errstate(invalid="ignore", over="ignore"):
+        pairs = zip(found, exact, strict=True)
+        return any(bool(np.abs(a - b).max() > ROUNDING * np.abs(b).max()) for a, b in pairs)
+
+
+def _spread(x: np.ndarray) -> np.ndarray:
+    """Return a few rows, from the smallest norm to the largest."""
+    order = np.argsort(squares(x), kind="stable")
+    return x[order[np.unique(np.linspace(0, len(x) - 1, FEW).round().astype(int))]]
+
+
+def _every_pair(tape: Tape, x1: np.ndarray, x2: np.ndarray | None, kinds: tuple[str, ...]) -> list[np.ndarray]:
+    """Run every pair by its angle, not its covariance: slower, and exact however close inputs come to each other."""
+    from deeplimits.limits.kernel.tile import gap
+
+    quick = gap.supports(tape)
+    k, theta = gap.evaluate(tape, x1, x2) if quick else np.empty((2, len(x1), len(x1 if x2 is None else x2)))
+    other = x1 if x2 is None else x2
+    evaluate, lengths = near_pairs(tape, x1, other), [np.sqrt(squares(x) * x.shape[1]) for x in (x1, other)]
+    for start in range(0, len(x1), _ROWS):
+        rows = slice(start, start + _ROWS)
+        wanted = np.abs(x1[rows] @ other.T) >= (1 - NEAR) * np.multiply.outer(lengths[0][rows], lengths[1])
+        wanted |= not quick
+        i, j = wanted.nonzero() if x2 is not None else np.tril(wanted, start - 1).nonzero()
+        for piece in _pieces(len(i)):
+            at = i[piece] + start, j[piece]
+            k[at], theta[at] = evaluate(*at)
+            if x2 is None:
+                k[at[::-1]], theta[at[::-1]] = k[at], theta[at]
+    if x2 is None:
+        exact = diagonal.run(tape, squares(x1))
+        np.fill_diagonal(k, exact.k)
+        np.fill_diagonal(theta, exact.theta)
+    return [k if kind == "nngp" else theta for kind in kinds]
 
 
 def float32_suffices(tape: Tape, exact: diagonal.Diagonal) -> bool:
