@@ -54,7 +54,9 @@ def evaluate(tape: Tape, x1: np.ndarray, x2: np.ndarray | None) -> tuple[np.ndar
         _run(ops, numbers, left[:, rows], right[:, :width], tape.registers, gram, k[rows, :width], theta[rows, :width])
         if x2 is None:
             for result in (k, theta):
-                result[:stop, rows] = result[rows, :stop].T
+                result[:start, rows] = result[rows, :start].T
+                square = result[rows, rows]
+                square[:] = np.tril(square) + np.tril(square, -1).T
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(block, range(0, len(x1), ROWS)))
