@@ -37,20 +37,25 @@ class Store:
             return None
 
     def put(self, place: Place) -> None:
-        """Write the place: into a temporary file first, then renamed."""
+        """Write the place."""
         path = self._path(place.width, place.depth)
         if path is None:
             return
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump({"question": self.question, "place": encode(place)}, file, allow_nan=False)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, json.dumps({"question": self.question, "place": encode(place)}, allow_nan=False))
 
     def _path(self, width: int, depth: int) -> Path | None:
         if self.folder is None:
             return None
         return self.folder / f"{self.question}-width{width}-depth{depth}.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: into a temporary file beside it first, then renamed."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

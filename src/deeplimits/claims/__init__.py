@@ -1,0 +1,1 @@
+"""One file per paper's headline claim: predicted, measured, and a verdict by a stated test."""
