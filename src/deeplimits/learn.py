@@ -1,3 +1,5 @@
 """Estimators of scikit-learn: `dl.learn.NTKRegressor(dl.ResNet("relu"), depth=64).fit(X, y)`."""
 
-__all__: list[str] = []
+from deeplimits.inference.regressor import NNGPRegressor, NTKRegressor
+
+__all__ = ["NNGPRegressor", "NTKRegressor"]

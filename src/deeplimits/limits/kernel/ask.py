@@ -100,6 +100,54 @@ def kernel(
     return Kernel(found.get("nngp"), found.get("ntk"), description)
 
 
+def variances(net: Layer, X: Any, depth: float | None = None, get: str = "nngp") -> np.ndarray:
+    """Return the diagonal of a kernel, K(x, x) for every row x, without the matrix.
+
+    Args:
+        net: the description.
+        X: inputs, shape (N, d); numpy or torch.
+        depth: what DEPTH stands for: a whole number or infinity.
+        get: "nngp" or "ntk".
+
+    Returns:
+        shape (N,), float64.
+
+    Valid when: as for `kernel`.
+
+    Raises:
+        InputError: data or sizes that cannot be used.
+        NoLimit: the limit is infinite or does not exist.
+
+    Source: definition (the recursion of `kernel` at x' = x).
+
+    Example:
+        >>> from deeplimits.architecture.zoo import Mlp
+        >>> variances(Mlp("relu"), np.ones((2, 4)), depth=3, get="ntk").round(12)
+        array([4., 4.])
+    """
+    (kind,) = _kinds(get)
+    inputs = check("kernel", X, None, np.float64)
+    tape, description = tape_of(net, inputs, depth)
+    _refuse(description, (kind,))
+    found = diagonal.run(tape, squares(inputs.numpy()[0]))
+    value = found.k if kind == "nngp" else found.theta
+    _finite(kind, value, inputs.dtype)
+    return value
+
+
+def tape_of(net: Layer, inputs: Inputs, depth: float | None = None) -> tuple[Tape, Description]:
+    """Return the steps of a network (ntk parametrization), and which limit they take.
+
+    Args:
+        net: the description; its hyperparameters may be tensors.
+        inputs: checked inputs, at whose norms the limit is examined.
+        depth: what DEPTH stands for: a whole number or infinity.
+    """
+    depth = _depth(net, depth)
+    tape, limits = _lowered(net, depth, inputs.features, "ntk", None, _probe(inputs))
+    return tape, summarise(depth, list(limits))
+
+
 def _kinds(get: Any) -> tuple[str, ...]:
     kinds = tuple(get) if isinstance(get, tuple | list) else (get,)
     for kind in kinds:

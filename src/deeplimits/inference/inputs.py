@@ -1,0 +1,93 @@
+"""Rows and targets as scikit-learn gives them: numpy, pandas or torch in, float64 out, refused in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from deeplimits.errors import InputError
+from deeplimits.numerics.arrays import is_tensor
+
+
+def rows(estimator: Any, X: Any) -> np.ndarray:
+    """Return new rows as float64, shape (M, d).
+
+    Raises:
+        InputError: an entry that is not finite; its row and column are named.
+    """
+    checked = validate_data(estimator, _plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
+    _finite(estimator, X, checked)
+    return checked
+
+
+def regression(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return training rows (N, d) and targets (N,) or (N, outputs), both float64.
+
+    Raises:
+        InputError: an entry that is not finite.
+        ValueError: what scikit-learn refuses: lengths that differ, sparse or complex arrays.
+    """
+    targets = _plain(y)
+    _finite_targets(estimator, targets)
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "multi_output": True, "y_numeric": True}
+    checked, y = validate_data(estimator, _plain(X), targets, **options)
+    _finite(estimator, X, checked)
+    return checked, np.asarray(y, dtype=np.float64)
+
+
+def classification(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return training rows (N, d), the sorted classes (C,) and the place of each row's class, (N,).
+
+    Raises:
+        InputError: targets that are not labels, fewer than two classes, a class with one member.
+    """
+    where = _where(estimator)
+    checked, y = validate_data(estimator, _plain(X), _plain(y), dtype=np.float64, ensure_all_finite=False)
+    _finite(estimator, X, checked)
+    y = column_or_1d(y)
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        fix = "give one label a row: whole numbers or strings; for continuous targets use a regressor"
+        raise InputError(where, f"{error}, first label {y[0]!r}", fix) from None
+    classes, first, place, count = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        why = f"y holds one class, {classes[0]!r}, on {len(y)} rows" if len(y) > 1 else "y holds 1 sample of 1 class"
+        raise InputError(where, why, "give rows of at least two classes")
+    for name, row in zip(classes[count == 1], first[count == 1], strict=True):
+        why = f"class {name!r} has one member, row {row}: nothing says how far that class reaches"
+        raise InputError(where, why, "give it a second row, or drop it")
+    return checked, classes, place
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy() if is_tensor(value) else value
+
+
+def _where(estimator: Any) -> str:
+    return f"{type(estimator).__name__}.fit"
+
+
+def _finite(estimator: Any, given: Any, values: np.ndarray) -> None:
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    row, column = (int(i) for i in np.argwhere(bad)[0])
+    names = getattr(given, "columns", None)
+    name = f"column {column}" if names is None else f"column {names[column]!r}"
+    what = "NaN" if np.isnan(values[row, column]) else "infinity"
+    raise InputError(type(estimator).__name__, f"X contains {what} at row {row}, {name}", "drop or impute that entry")
+
+
+def _finite_targets(estimator: Any, y: Any) -> None:
+    if y is None:
+        return
+    values = np.asarray(y)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+    what = "NaN" if np.isnan(values[place]) else "infinity"
+    raise InputError(_where(estimator), f"y contains {what} at row {place[0]}", "drop that row")
