@@ -11,6 +11,7 @@ _HOME = {
     "Mlp": "architecture.zoo",
     "ResNet": "architecture.zoo",
     "StableResNet": "architecture.zoo",
+    "increment": "architecture.increment",
     "DEPTH": "architecture.layer",
     "WIDTH": "architecture.layer",
     "kernel": "limits.kernel.ask",

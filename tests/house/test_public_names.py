@@ -11,6 +11,7 @@ NAMES = {
     *("Mlp", "ResNet", "StableResNet", "DEPTH", "WIDTH"),
     *("kernel", "Kernel", "describe"),
     *("build", "sample", "empirical_ntk"),
+    "increment",
     *("compare", "Comparison", "plot", "html"),
     *("DeepLimitsError", "act", "layer", "learn", "errors"),
 }

@@ -48,6 +48,7 @@ class Question:
     def __init__(self, name: str, otherwise: str):
         self.name, self.otherwise = name, otherwise
         self.rules: dict[type, Rule] = {}
+        self.derivations: list[tuple[Question, Rule]] = []
         Question.every[name] = self
 
     def rule(self, *kinds: type, source: str, valid: str = "", replace: bool = False) -> Callable[[Callable], Callable]:
@@ -68,9 +69,33 @@ class Question:
 
         return register
 
+    def through(self, other: Question, source: str, valid: str = "") -> Callable[[Callable], Callable]:
+        """Register function(layer, *state) for every layer that has a rule of `other` and none here.
+
+        Raises:
+            ValueError: the source is empty.
+        """
+        if not source:
+            raise ValueError(f"a derivation of {self.name!r} needs a source=")
+
+        def register(function: Callable) -> Callable:
+            self.derivations.append((other, Rule(function, source, valid)))
+            return function
+
+        return register
+
     def answers(self, layer: Layer) -> Rule | None:
-        """Return the rule for this layer's exact type, or None."""
-        return self.rules.get(type(layer))
+        """Return the rule for this layer's exact type, else the one derived from another question's, or None."""
+        own = self.rules.get(type(layer))
+        derived = (rule for other, rule in self.derivations if type(layer) in other.rules)
+        return own or next(derived, None)
+
+    def answered(self, kind: type) -> str:
+        """Say how a layer type is answered: 'rule', the name of the question it follows from, 'parts' or '-'."""
+        if kind in self.rules:
+            return "rule"
+        derived = (other.name for other, _ in self.derivations if kind in other.rules)
+        return next(derived, "-" if kind.parts is Layer.parts else "parts")  # type: ignore[attr-defined]
 
     def __call__(self, layer: Layer, *state: Any) -> Any:
         """Answer for a layer by its rule, else by its parts.
@@ -95,7 +120,8 @@ class Question:
         kind = type(layer).__name__
         others = [q.name for q in Question.every.values() if q is not self and type(layer) in q.rules]
         answered = f" (it answers {', '.join(others)})" if others else ""
-        fix = f"{self.otherwise}; or add one: @{self.name}.rule({kind}, source=...)"
+        lines = [f"@{question.name}.rule({kind}, source=...)" for question in (self, *(o for o, _ in self.derivations))]
+        fix = f"{self.otherwise}; or add one: {' or '.join(lines)}"
         return NoRule(kind, f"no rule for the {self.name}{answered}", fix)
 
 
@@ -106,17 +132,14 @@ def shorten(layer: Layer, limit: int = 90) -> str:
 
 
 def coverage() -> dict[str, dict[str, str]]:
-    """Return {layer: {question: 'rule' | 'parts' | '-'}} over every registered question and known layer."""
+    """Return {layer: {question: how it is answered}} over every registered question and known layer."""
     kinds: set[type] = set()
     for question in Question.every.values():
         kinds.update(question.rules)
     kinds.update(_concrete(Layer))
     table: dict[str, dict[str, str]] = {}
     for kind in sorted(kinds, key=lambda k: k.__name__):
-        by_parts = kind.parts is not Layer.parts
-        table[kind.__name__] = {
-            name: "rule" if kind in q.rules else "parts" if by_parts else "-" for name, q in Question.every.items()
-        }
+        table[kind.__name__] = {name: question.answered(kind) for name, question in Question.every.items()}
     return table
 
 

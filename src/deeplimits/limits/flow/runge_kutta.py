@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.limits.kernel.compose import check_branch
+from deeplimits.limits.kernel.compose import check_branch, note_approximation
 from deeplimits.limits.kernel.lowering import Lowering, kernel
 from deeplimits.limits.kernel.tape import Add, Copy
 from deeplimits.numerics.ode import dormand_prince_8, graded_steps
@@ -33,18 +33,22 @@ def flow(state: Lowering, increments: list[Increment], steps: int) -> None:
 
 def euler(state: Lowering, increments: list[Increment]) -> None:
     """Write one step: K <- K + sum of time * branch(K), Theta likewise."""
-    registers = [_stage(state, branch, increments, [], ()) for branch, _ in increments]
+    registers = [_stage(state, branch, increments, [], (), finite=True) for branch, _ in increments]
     _combine(state, state.register, increments, [registers], (1.0,))
     state.release(registers)
 
 
-def _stage(state: Lowering, branch: Layer, increments: list[Increment], stages: list[list[int]], row: Any) -> int:
+def _stage(
+    state: Lowering, branch: Layer, increments: list[Increment], stages: list[list[int]], row: Any, finite: bool = False
+) -> int:
     start = state.register
     with state.branch() as fresh:
         state.add(Copy(fresh, start))
         _combine(state, fresh, increments, stages, row)
         kernel(branch, state)
         check_branch(state, "Residual")
+        if finite:
+            note_approximation(state)
     return fresh
 
 

@@ -14,6 +14,7 @@ from deeplimits.architecture.size import whole
 from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, PrecisionError, nearest
 from deeplimits.limits.flow.describe import Description, summarise
 from deeplimits.limits.kernel import diagonal
+from deeplimits.limits.kernel.increment import Block
 from deeplimits.limits.kernel.lowering import lower
 from deeplimits.limits.kernel.record import Kernel
 from deeplimits.limits.kernel.tape import Dual, Tape
@@ -22,6 +23,7 @@ from deeplimits.numerics.gaussian.expansion import Expansion
 
 KINDS = ("nngp", "ntk")
 ACCURACY = 1e-8
+ROUNDING = 1e-6  # normalised inputs share one norm
 SMALLER = (
     "use dtype='float32' (half the bytes), ask for one kernel only (get='nngp'), "
     "or compute blocks of rows with kernel(net, X[a:b], X, ...)"
@@ -178,7 +180,7 @@ def _probe(inputs: Inputs) -> np.ndarray:
     if not q.size:
         return np.array([0.5, 1.0, 2.0])
     low, middle, high = np.log2(np.quantile(q, [0.0, 0.5, 1.0]))
-    return 2.0 ** np.unique([np.floor(low), np.round(middle), np.ceil(high)])
+    return 2.0 ** np.unique([np.floor(low + ROUNDING), np.round(middle), np.ceil(high - ROUNDING)])
 
 
 def _refuse(description: Description, kinds: tuple[str, ...]) -> None:
@@ -213,7 +215,7 @@ def _warn(tape: Tape, probe: np.ndarray, description: Description) -> None:
     for note in description.notes:
         if note.caution:
             warnings.warn(note.caution, AccuracyWarning, stacklevel=3)
-    if not any(isinstance(step, Dual) and isinstance(step.family, Expansion) for step in tape.steps):
+    if not any(isinstance(step, Dual) and isinstance(step.family, Expansion | Block) for step in tape.steps):
         return
     largest: dict[Any, float] = {}
     for index, q in diagonal.run(tape, probe).before.items():
@@ -223,9 +225,8 @@ def _warn(tape: Tape, probe: np.ndarray, description: Description) -> None:
     for family, q in largest.items():
         estimate = float(family.error(q))
         if estimate > ACCURACY:
-            text = (
-                f"kernel: the Hermite series of {family} is good to {estimate:.1e} of the diagonal at variance {q:.3g}"
-            )
+            kind = "quadrature" if isinstance(family, Block) else "Hermite series"
+            text = f"kernel: the {kind} of {family} is good to {estimate:.1e} of the diagonal at variance {q:.3g}"
             fix = "; functions with kinks, and large inputs, converge slowly: scale the inputs or use a closed form"
             warnings.warn(text + fix, AccuracyWarning, stacklevel=3)
 

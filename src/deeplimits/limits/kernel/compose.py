@@ -68,6 +68,7 @@ def _branch(branch, state: Lowering, where: str) -> int:
         state.add(Copy(fresh, kept))
         kernel(branch, state)
         check_branch(state, where)
+        note_approximation(state)
     return fresh
 
 
@@ -79,8 +80,21 @@ def check_branch(state: Lowering, where: str) -> None:
     _check_ending(state, where)
 
 
+def note_approximation(state: Lowering) -> None:
+    """Note that a sum of finitely many branches that are not Gaussian is not Gaussian."""
+    from deeplimits.limits.flow.note import Note
+
+    if state.gaussian or not state.centred:
+        return
+    text = f"the state, to which {state.holds} is added, is Gaussian only up to a term of order 1/depth"
+    caution = f"kernel: {text}; so is the kernel, unless the blocks are scaled by DEPTH**-0.5 and depth is infinite"
+    note = Note("approximate", True, True, text, caution)
+    if note not in state.limits:
+        state.limits.append(note)
+
+
 def _check_ending(state: Lowering, where: str) -> None:
-    if not state.gaussian and not state.carried:
+    if not (state.gaussian or state.carried or state.centred):
         why = "a branch ends in an activation, whose features have a mean that adds up with the skip"
         raise DescriptionError(where, why, "end the branch in a Dense layer")
 

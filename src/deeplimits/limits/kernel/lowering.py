@@ -28,6 +28,7 @@ class Lowering:
         widths: widths of the layers whose features are WIDTH (standard parametrization).
         gaussian: whether the features are Gaussian in the limit, independent, with zero mean.
         carried: whether the value still holds the branch's own input.
+        centred: whether the value, not Gaussian, has zero mean and, by fresh weights, no covariance with its input.
         holds: what the value is, in words, where it is not Gaussian.
         probe: values of |x|^2/d at which limits of infinite depth are examined.
     """
@@ -38,6 +39,7 @@ class Lowering:
     widths: Sequence[int] | int | None = None
     gaussian: bool = False
     carried: bool = True
+    centred: bool = False
     holds: str = "the raw input"
     register: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -68,10 +70,10 @@ class Lowering:
             fresh = self.free.pop()
         else:
             fresh, self.used = self.used, self.used + 1
-        kept = (self.register, self.features, self.gaussian, self.carried, self.holds)
-        self.register, self.carried = fresh, True
+        kept = (self.register, self.features, self.gaussian, self.carried, self.centred, self.holds)
+        self.register, self.carried, self.centred = fresh, True, False
         yield fresh
-        self.register, self.features, self.gaussian, self.carried, self.holds = kept
+        self.register, self.features, self.gaussian, self.carried, self.centred, self.holds = kept
 
     def release(self, registers: Iterable[int]) -> None:
         """Take registers back that nobody reads any more."""

@@ -17,7 +17,7 @@ from deeplimits.limits.kernel.tile.tables import LEVELS, Table, build
 if TYPE_CHECKING:
     from deeplimits.limits.kernel.tile.series import Tables as Series
 
-SERIES, LINEAR = 6, 7
+SERIES, LINEAR, LARGEST = 6, 7, 7
 RECTIFIED = (blocks.rectified_0, blocks.rectified_1, blocks.rectified_2, blocks.rectified_3)
 BEFORE: Any = dict.fromkeys((*RECTIFIED, blocks.gelu), blocks.turn) | {blocks.erf: blocks.lean}
 
@@ -28,7 +28,9 @@ Block = Callable[..., None]
 def supports(tape: Tape) -> bool:
     """Return whether the engine has a compiled formula for every step."""
     families = [step.family for step in tape.steps if isinstance(step, Dual)]
-    compiled = all(family.code != 0 or family.power < len(RECTIFIED) for family in families)
+    compiled = all(
+        family.code <= LARGEST and (family.code != 0 or family.power < len(RECTIFIED)) for family in families
+    )
     return compiled and not any(isinstance(step, Collapse) for step in tape.steps)
 
 

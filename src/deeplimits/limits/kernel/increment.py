@@ -1,0 +1,199 @@
+"""The kernels of a block given by its increment: Gaussian expectations of whatever the user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from deeplimits.architecture.increment import Increment, checked, increment, increment_of
+from deeplimits.architecture.layer import Layer
+from deeplimits.errors import DescriptionError
+from deeplimits.limits.kernel.lowering import Lowering, kernel
+from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual
+
+if TYPE_CHECKING:
+    import torch
+
+TOLERANCE = 1e-11
+_ANGLES = (0.0, 0.4, 1.5, 2.6, np.pi)
+
+
+@dataclass(frozen=True)
+class Block:
+    """What an activation's Gaussian family is to it, for a block: C(k, q1, q2) and dC/dk by quadrature.
+
+    Kinks at zero are resolved exactly, others converge slowly: `error` says how well. `learned` reads the increment's
+    `learned` in place of its covariance.
+    """
+
+    layer: Layer
+    learned: bool = False
+    code: ClassVar[int] = 8
+
+    @cached_property
+    def covariance(self) -> Callable[..., Any]:
+        """The user's function, its result checked."""
+        found = increment_of(self.layer)
+        chosen = found.learned if self.learned else found.covariance
+        assert chosen is not None
+        return lambda u, v, mean: checked(self.layer, chosen(u, v, mean), (len(u), 1))
+
+    def diagonal(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return C and dC/dk of identical inputs at variances q >= 0, of any shape."""
+        import torch
+
+        values, back = np.unique(np.asarray(q, dtype=np.float64), return_inverse=True)
+        given = torch.from_numpy(values)
+        found = self._evaluate(torch.zeros_like(given), given, given)
+        value, slope = (part.numpy()[back].reshape(np.shape(q)) for part in found)
+        return value, slope
+
+    def pair(self, k: torch.Tensor, q1: torch.Tensor, q2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (C, dC/dk), broadcast, in float64.
+
+        Raises:
+            DescriptionError: gradients are wanted.
+        """
+        import torch
+
+        if any(part.requires_grad for part in (k, q1, q2)):
+            why = "kernels through a block given by its increment have no gradients"
+            raise DescriptionError(type(self.layer).__name__, why, "use differences of kernels, or write it with parts")
+        k, q1, q2 = torch.broadcast_tensors(k, q1, q2)
+        s = q1.sqrt() * q2.sqrt()
+        flat = (part.reshape(-1).cpu() for part in (_angle(s - k, s + k), q1, q2))
+        value, slope = (part.reshape(k.shape).to(k.device) for part in self._evaluate(*flat))
+        return value, slope
+
+    def near(
+        self, gap: np.ndarray, span: np.ndarray, q1: np.ndarray, q2: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (sqrt(Q1 Q2) - C, sqrt(Q1 Q2) + C, dC/dk), accurate to rounding of the diagonal."""
+        import torch
+
+        shape = np.broadcast_shapes(*(np.shape(part) for part in (gap, span, q1, q2)))
+        given = (np.broadcast_to(np.asarray(part, dtype=np.float64), shape).ravel() for part in (gap, span, q1, q2))
+        gap, span, q1, q2 = given
+        flat = (torch.from_numpy(part.copy()) for part in (gap, span, q1, q2))
+        down, up, one, two = flat
+        squares, back = np.unique(np.concatenate([q1, q2]), return_inverse=True)
+        alone = torch.from_numpy(squares)
+        angles = torch.cat([_angle(down, up), torch.zeros_like(alone)])
+        value, slope = (
+            part.numpy() for part in self._evaluate(angles, torch.cat([one, alone]), torch.cat([two, alone]))
+        )
+        first, second = value[len(gap) :][back].reshape(2, -1)
+        value, slope = value[: len(gap)], slope[: len(gap)]
+        scale = np.sqrt(first * second)
+        value = np.where((gap <= 0) & (q1 == q2), scale, value)
+        below, above = np.maximum(scale - value, 0.0), np.maximum(scale + value, 0.0)
+        return below.reshape(shape), above.reshape(shape), slope.reshape(shape)
+
+    def error(self, q: np.ndarray | float) -> float:
+        """Return an estimate of the largest error of C and dC/dk relative to their diagonals, at variances up to q."""
+        return _settled(self, _rung(float(np.max(q, initial=0.0))))[1]
+
+    def _evaluate(self, angle: torch.Tensor, q1: torch.Tensor, q2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        from deeplimits.numerics.gaussian.polar import LEVELS, expectation
+
+        largest = max(float(q.max()) if len(q) else 0.0 for q in (q1, q2))
+        level = LEVELS[_settled(self, _rung(largest))[0]]
+        return expectation(self.covariance, angle, q1, q2, level)
+
+    def __str__(self) -> str:
+        return f"the increment of {type(self.layer).__name__}"
+
+
+def _angle(gap: torch.Tensor, span: torch.Tensor) -> torch.Tensor:
+    from deeplimits.numerics.gaussian.polar import angle_of
+
+    return angle_of(gap, span)
+
+
+def _rung(q: float) -> float:
+    """Return the next power of 2**(1/4), at least 2**-20."""
+    return 2.0 ** (np.ceil(4 * np.log2(max(q, 2.0**-20))) / 4) if np.isfinite(q) else q
+
+
+def _settled(block: Block, q: float) -> tuple[int, float]:
+    try:
+        return _search(block, q)
+    except TypeError:  # something in the description has no hash
+        return _search.__wrapped__(block, q)
+
+
+@lru_cache(maxsize=256)
+def _search(block: Block, q: float) -> tuple[int, float]:
+    """Return the number of the coarsest level that agrees with the next one, and what is left between them."""
+    import torch
+
+    from deeplimits.numerics.gaussian.polar import LEVELS, expectation
+
+    angle = torch.tensor(_ANGLES, dtype=torch.float64)
+    variance = torch.full_like(angle, q)
+    before, left = None, np.inf
+    for number, level in enumerate(LEVELS):
+        now = torch.stack(expectation(block.covariance, angle, variance, variance, level))
+        if number == 0:
+            _symmetric(block, angle, variance)
+        if before is not None:
+            size = now.abs().amax(1).clamp(min=1e-300)
+            left = float(((now - before).abs().amax(1) / size).max())
+            if left <= TOLERANCE:
+                return number - 1, left
+        before = now
+    return len(LEVELS) - 1, left
+
+
+def _symmetric(block: Block, angle: torch.Tensor, q: torch.Tensor) -> None:
+    from deeplimits.numerics.gaussian.polar import LEVELS, expectation
+
+    swapped = lambda u, v, mean: block.covariance(v, u, mean)
+    one, other = (
+        expectation(covariance, angle, q, q / 2, LEVELS[0], slope=False)[0]
+        for covariance in (block.covariance, swapped)
+    )
+    if not bool(((one - other).abs() <= 1e-12 * one.abs().max()).all()):
+        why = f"its covariance is not symmetric: C(u, v) = {float(one[2]):.6g} where C(v, u) = {float(other[2]):.6g}"
+        fix = "write it so that exchanging u and v changes nothing, e.g. the cross terms both ways round"
+        raise DescriptionError(f"increment of {type(block.layer).__name__}", why, fix)
+
+
+@kernel.through(
+    increment,
+    source="derived (fresh weights make terms independent; Price's theorem); hayou-yang-2023-commute, thm 1",
+    valid="Gaussian input; kinks at zero exact, elsewhere with a stated error",
+)
+def block(layer: Layer, state: Lowering) -> None:
+    """K' = C(K), Theta' = learned(K) + dC/dk Theta, for the increment's covariance C."""
+    name = type(layer).__name__
+    if state.standard:
+        why = "the standard parametrization needs each layer's number of inputs, which an increment does not tell"
+        raise DescriptionError(name, why, "use parametrization='ntk'")
+    if not state.gaussian:
+        raise DescriptionError(
+            name, f"its input, {state.holds}, is not Gaussian in the limit", "put a Dense layer before it"
+        )
+    given = increment_of(layer)
+    _write(layer, given, state)
+    state.gaussian, state.carried = given.gaussian, False
+    state.centred, state.holds = True, f"the output of {name}, not Gaussian given its input"
+
+
+def _write(layer: Layer, given: Increment, state: Lowering) -> None:
+    here = state.register
+    if given.learned is None:
+        state.add(Dual(here, Block(layer)))
+        state.add(Affine(here, 1.0, 0.0, 1.0, 0.0))
+        return
+    with state.branch() as own:
+        state.add(Copy(own, here))
+        state.add(Dual(own, Block(layer, learned=True)))
+        state.add(Affine(own, 0.0, 0.0, 1.0, 0.0))
+        state.add(Dual(here, Block(layer)))
+        state.add(Add(here, own, 1.0))
+    state.release([own])
