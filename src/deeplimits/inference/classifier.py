@@ -1,0 +1,190 @@
+"""Classification with networks of infinite width, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from deeplimits.architecture.layer import Layer
+from deeplimits.inference import evidence, inputs, laplace
+from deeplimits.inference.estimator import NetworkEstimator, check_fit
+from deeplimits.inference.prior import Prior, row_blocks
+
+
+class NetworkClassifier(ClassifierMixin, NetworkEstimator):
+    """What the classifiers have in common."""
+
+    optimize: Any
+    _kind: str
+
+    def fit(self, X: Any, y: Any) -> NetworkClassifier:
+        """Condition the network on rows and labels: one binary problem a class, a single one for two classes.
+
+        Args:
+            X: shape (N, d); numpy, pandas or torch.
+            y: labels, shape (N,).
+
+        Raises:
+            InputError: entries that are not finite, targets that are no labels, a class with one member.
+            NoLimit: the network has no limit at this depth.
+            MemoryNeeded: the kernel and the factors, one a problem, do not fit.
+        """
+        where, prior = f"{type(self).__name__}.fit", self._prior()
+        start = evidence.tuned(where, prior.net, self.optimize, None)
+        rows, self.classes_, place = inputs.classification(self, X, y)
+        problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        check_fit(where, len(rows), 2 + len(problems))
+        self._rows, self._targets = rows, [(place == index).astype(float) for index in problems]
+        self.net_ = prior.net
+        if start:
+            found = evidence.maximise(where, self._objective, start, forgiving=self.optimize == "all")
+            self.net_, self.log_marginal_likelihood_value_ = prior.net.replace(found.values), found.evidence
+        kernel = Prior(self.net_, self.depth).matrix(rows, self._kind)
+        self.modes_ = [laplace.mode(where, kernel, target) for target in self._targets]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class at new rows, averaged over the function, shape (M, C).
+
+        With more than two classes, the probabilities of the C problems divided by their sum.
+
+        Args:
+            X: shape (M, d).
+        """
+        check_is_fitted(self)
+        rows, prior = inputs.rows(self, X), Prior(self.net_, self.depth)
+        found = np.empty((len(rows), len(self.modes_)))
+        for part in row_blocks(len(rows), 2 * len(self._rows)):
+            cross = prior.cross(rows[part], self._rows, self._kind)
+            diagonal = prior.variances(rows[part], self._kind)
+            for column, mode in enumerate(self.modes_):
+                found[part, column] = laplace.logistic_normal(*mode.latent(cross, diagonal))
+        if len(self.modes_) == 1:
+            return np.hstack([1 - found, found])
+        found = np.maximum(found, np.finfo(float).tiny)
+        return found / found.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class at new rows, shape (M,).
+
+        Args:
+            X: shape (M, d).
+        """
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def log_marginal_likelihood(self, hyper: Mapping[str, float] | None = None, eval_gradient: bool = False) -> Any:
+        """Return Laplace's approximation of log p(y), summed over the binary problems, and on request its gradient.
+
+        Args:
+            hyper: {path: value} of hyperparameters of the network; by default those of the fit.
+            eval_gradient: whether to return {path: gradient} as well, in the paths of `hyper`, or all by default.
+
+        Raises:
+            InputError: an unknown path.
+        """
+        check_is_fitted(self)
+        known = self.net_.hyperparameters()
+        given = evidence.check_paths(
+            f"{type(self).__name__}.log_marginal_likelihood", known if hyper is None else hyper, known
+        )
+        value, gradient = self._objective(given, eval_gradient)
+        return (value, gradient) if eval_gradient else value
+
+    def _objective(self, at: Mapping[str, float], gradient: bool = True) -> tuple[float, dict[str, float]]:
+        prior = Prior(self.net_, self.depth)
+        prior = replace(prior, net=prior.net.replace(at))
+        kernel = prior.matrix(self._rows, self._kind)
+        value, weights = 0.0, np.zeros_like(kernel) if gradient else kernel
+        for target in self._targets:
+            mode = laplace.mode("log_marginal_likelihood", kernel, target)
+            value += mode.evidence
+            if gradient:
+                weights += mode.weights(kernel)
+        if not gradient:
+            return value, {}
+        return value, evidence.network_gradient(prior, self._kind, self._rows, weights, at)
+
+
+class NNGPClassifier(NetworkClassifier):
+    """Classification with the NNGP kernel: a Bayesian network of infinite width, by Laplace's approximation.
+
+    A function for each class, one class against the rest, with the kernel as prior covariance and the logistic
+    likelihood; the posterior is the Gaussian at its mode. How sure it is depends on the size of the kernel: maximise
+    the evidence over "readout_std" where the probabilities matter.
+
+    Args:
+        net: the description; `dl.ResNet("relu")` by default.
+        depth: what DEPTH stands for: a whole number or infinity.
+        optimize: hyperparameters over which the evidence is maximised in `fit`: paths such as "readout_std", or "all"
+            (all that start above zero), or None.
+
+    Attributes:
+        classes_: the labels, sorted.
+        net_: the network, with the hyperparameters found.
+        modes_: the approximate posterior of each binary problem.
+        log_marginal_likelihood_value_: the evidence at the maximum, where it was maximised.
+
+    Valid when: widths go to infinity first; as for `dl.kernel`.
+
+    Raises:
+        DeepLimitsError: in `fit`; see there.
+
+    Source: lee-2018-deep; rasmussen-williams-2006, section 3.4.
+
+    Example:
+        >>> X, y = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]), ["a", "a", "b", "b"]
+        >>> NNGPClassifier(depth=3).fit(X, y).predict([[0.8, 0.3], [0.2, 0.7]]).tolist()
+        ['a', 'b']
+    """
+
+    _kind = "nngp"
+
+    def __init__(self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None):
+        self.net = net
+        self.depth = depth
+        self.optimize = optimize
+
+
+class NTKClassifier(NetworkClassifier):
+    """Classification with the neural tangent kernel as prior covariance, by Laplace's approximation.
+
+    Otherwise as `NNGPClassifier`. The mode is what networks linearised at their start learn from the logistic loss with
+    the penalty |w - w_0|^2 / 2.
+
+    Args:
+        net: the description; `dl.ResNet("relu")` by default.
+        depth: what DEPTH stands for: a whole number or infinity.
+        optimize: as in `NNGPClassifier`.
+
+    Attributes:
+        classes_: the labels, sorted.
+        net_: the network, with the hyperparameters found.
+        modes_: the approximate posterior of each binary problem.
+        log_marginal_likelihood_value_: the evidence at the maximum, where it was maximised.
+
+    Valid when: widths go to infinity first, every layer trained; as for `dl.kernel`.
+
+    Raises:
+        DeepLimitsError: in `fit`; see there.
+
+    Source: jacot-2018-ntk; rasmussen-williams-2006, section 3.4.
+
+    Example:
+        >>> X, y = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]), ["a", "a", "b", "b"]
+        >>> NTKClassifier(depth=3).fit(X, y).predict_proba([[0.8, 0.3]]).shape
+        (1, 2)
+    """
+
+    _kind = "ntk"
+
+    def __init__(self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None):
+        self.net = net
+        self.depth = depth
+        self.optimize = optimize
