@@ -63,7 +63,8 @@ def near(
     test = f"|measured - predicted| <= {errors:.2f} standard errors{allowance}, at most {resolution:.3g} together"
     gap = abs(measured.value - predicted)
     verdict = _word(gap <= tolerance, gap > tolerance, tolerance <= resolution, paper)
-    return Part(name, predicted, measured.value, measured.error, test, verdict, paper, counts, note)
+    region = predicted - tolerance, predicted + tolerance
+    return Part(name, predicted, measured.value, measured.error, test, verdict, *region, paper, counts, note)
 
 
 def equal(name: str, predicted: float, measured: float, tolerance: float, because: str, **options: Any) -> Part:
@@ -71,7 +72,8 @@ def equal(name: str, predicted: float, measured: float, tolerance: float, becaus
     test = f"|computed - predicted| <= {tolerance:.3g} ({because})"
     gap = abs(measured - predicted)
     verdict = _word(gap <= tolerance, not gap <= tolerance, isfinite(tolerance), options.get("paper", True))
-    return Part(name, predicted, measured, 0.0, test, verdict, **options)
+    region = predicted - tolerance, predicted + tolerance
+    return Part(name, predicted, measured, 0.0, test, verdict, *region, **options)
 
 
 def inside(name: str, predicted: float, fitted: Slope, low: float, high: float, **options: Any) -> Part:
@@ -86,7 +88,7 @@ def inside(name: str, predicted: float, fitted: Slope, low: float, high: float, 
     )
     outside = fitted.high < low or fitted.low > high
     verdict = _word(fitted.inside(low, high), outside, True, options.get("paper", True))
-    return Part(name, predicted, fitted.value, fitted.standard_error, test, verdict, **options)
+    return Part(name, predicted, fitted.value, fitted.standard_error, test, verdict, low, high, **options)
 
 
 def between(
@@ -104,7 +106,7 @@ def between(
     )
     holds, outside = low <= bottom and top <= high, top < low or bottom > high
     verdict = _word(holds, outside, True, options.get("paper", True))
-    return Part(name, predicted, measured.value, measured.error, test, verdict, **options)
+    return Part(name, predicted, measured.value, measured.error, test, verdict, low, high, **options)
 
 
 def above(
@@ -117,7 +119,7 @@ def above(
     test = f"measured - {errors:.2f} standard errors > {bound:.3g}" if measured.error else f"computed > {bound:.3g}"
     verdict = _word(low > bound, high <= bound, True, options.get("paper", True))
     expected = bound if predicted is None else predicted
-    return Part(name, expected, measured.value, measured.error, test, verdict, **options)
+    return Part(name, expected, measured.value, measured.error, test, verdict, bound, **options)
 
 
 def proportion(name: str, hits: int, trials: int, least: float, **options: Any) -> Part:
@@ -126,7 +128,7 @@ def proportion(name: str, hits: int, trials: int, least: float, **options: Any) 
     high = 1.0 if hits == trials else float(stats.beta.isf(LEVEL, hits + 1, trials - hits))
     test = f"{hits} of {trials} agree; the exact binomial lower limit {low:.4f}, at level 1e-6, is at least {least:g}"
     verdict = _word(low >= least, high < least, True, options.get("paper", True))
-    return Part(name, 1.0, hits / trials, None, test, verdict, **options)
+    return Part(name, 1.0, hits / trials, None, test, verdict, least, 1.0, **options)
 
 
 def gaussian(name: str, values: Any, variance: float, **options: Any) -> Part:
@@ -140,7 +142,7 @@ def gaussian(name: str, values: Any, variance: float, **options: Any) -> Part:
         f"Kolmogorov-Smirnov distance of {np.size(values)} values to the normal law <= {bound:.3f}, its 1 - 1e-6 bound"
     )
     verdict = _word(distance <= bound, distance > bound, True, options.get("paper", True))
-    return Part(name, 0.0, distance, None, test, verdict, **options)
+    return Part(name, 0.0, distance, None, test, verdict, 0.0, float(bound), **options)
 
 
 def _word(holds: bool, contradicts: bool, sharp: bool, paper: bool) -> str:

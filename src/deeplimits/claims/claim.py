@@ -24,7 +24,8 @@ class Part:
 
     `standard_error` is 0 for numbers without chance (computed, not sampled) and None where the test is about counts.
     `paper` says that the number is the paper's own statement in the paper's own set-up: only then may it be "not
-    confirmed". Parts that do not count stand beside the claim and leave its verdict alone; `note` says why.
+    confirmed". [low, high] is where the test wants the measured number. Parts that do not count stand beside the claim
+    and leave its verdict alone; `note` says why.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Part:
     standard_error: float | None
     test: str
     verdict: str
+    low: float | None = None
+    high: float | None = None
     paper: bool = True
     counts: bool = True
     note: str = ""

@@ -247,6 +247,6 @@ CLAIM = Claim(
     source="hayou-2020-stable-resnet",
     headline=HEADLINE,
     steps=(Step("gradients", gradients, 40.0), Step("tangent", tangent, 5.0), Step("kernels", kernels, 2.0)),
-    full=Sizes(128, (10, 100, 1000), 12, (256, 32, 200), 800, 64),
+    full=Sizes(96, (10, 100, 1000), 12, (256, 32, 200), 800, 64),
     reduced=Sizes(16, (10, 1000), 2, (32, 8, 30), 200, 24),
 )

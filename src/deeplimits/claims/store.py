@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -49,7 +50,7 @@ class Store:
             write_whole(path, json.dumps({"question": asked, "found": encode(found)}, allow_nan=False))
 
     def _path(self, key: str, step: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{key}--{step.replace(' ', '-')}.json"
+        return None if self.folder is None else self.folder / f"{key}--{re.sub('[^a-z0-9]+', '-', step)}.json"
 
 
 def question(key: str, step: str, sizes: Any) -> str:
