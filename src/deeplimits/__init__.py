@@ -16,6 +16,8 @@ _HOME = {
     "WIDTH": "architecture.layer",
     "kernel": "limits.kernel.ask",
     "Kernel": "limits.kernel.record",
+    "diffusion": "limits.diffusion.ask",
+    "Diffusion": "limits.diffusion.record",
     "describe": "limits.flow.describe",
     "build": "finite",
     "sample": "finite",

@@ -11,7 +11,7 @@ NAMES = {
     *("Mlp", "ResNet", "StableResNet", "DEPTH", "WIDTH"),
     *("kernel", "Kernel", "describe"),
     *("build", "sample", "empirical_ntk"),
-    "increment",
+    *("increment", "diffusion", "Diffusion"),
     *("compare", "Comparison", "plot", "html"),
     *("DeepLimitsError", "act", "layer", "learn", "errors"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,21 @@ def checked(layer: Layer, value: Any, shape: tuple[int, ...]) -> Any:
         why = "the covariance returned a number that is not finite"
         raise DescriptionError(where, why, "make it finite for every real state, zero included")
     return found
+
+
+def given_by_increment(layer: Layer) -> Iterator[Layer]:
+    """Yield every block of the user's own in a description: layers that have an increment and are no Dense layer.
+
+    Example:
+        >>> list(given_by_increment(Dense()))
+        []
+    """
+    if type(layer) in increment.rules and not isinstance(layer, Dense):
+        yield layer
+        return
+    simpler = layer.parts()
+    for child in [simpler] if simpler is not None else [child for _, child in layer.children()]:
+        yield from given_by_increment(child)
 
 
 @increment.rule(Dense, source="lee-2018-deep, eq. 5", valid="Gaussian weights")

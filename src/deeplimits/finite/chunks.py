@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,10 @@ import torch
 from torch import nn
 
 from deeplimits.architecture.dense import Gaussian
+from deeplimits.architecture.increment import increment_of
 from deeplimits.architecture.layer import as_float
+from deeplimits.errors import AccuracyWarning, DescriptionError
+from deeplimits.finite.block import ConditionedBlock, conditioned_block
 from deeplimits.finite.build.place import building
 from deeplimits.finite.conditioning import BACKWARD, Draws, conditioned
 from deeplimits.finite.task import Part, Task, dense_layers
@@ -23,7 +27,7 @@ CHUNK_ENTRIES = 2**17
 def conditioned_body(task: Task) -> tuple[nn.Module, Draws]:
     """Return the body with conditioned layers, and their draws; the readout's draws come after the body's."""
     draws = Draws(task.place.parametrization == "standard")
-    module, _ = building(task.body, replace(task.place, dense=conditioned(draws)))
+    module, _ = building(task.body, replace(task.place, dense=conditioned(draws), block=conditioned_block(draws)))
     draws.layers += 1
     return module, draws
 
@@ -33,7 +37,18 @@ def conditions(task: Task) -> bool:
     held = [*dense_layers(task.body), *([] if task.readout is None else [task.readout])]
     if not all(isinstance(layer.weights, Gaussian) for layer in held):
         return False
-    return not any(True for _ in conditioned_body(task)[0].parameters())
+    module, _ = conditioned_body(task)
+    given = [part.layer for part in module.modules() if isinstance(part, ConditionedBlock)]
+    if task.ntk and given:
+        name = type(given[0]).__name__
+        why = f"the NTK needs the weights of {name}, which its increment does not tell"
+        fix = f"add its module: @building.rule({name}, source=...) of deeplimits.finite.build, or ask for get='nngp'"
+        raise DescriptionError("sample", why, fix)
+    loose = sorted({type(layer).__name__ for layer in given if not increment_of(layer).gaussian})
+    if loose:
+        text = f"sample: the outputs of {', '.join(loose)}, not Gaussian given their input, are drawn as if they were"
+        warnings.warn(f"{text}: right up to order 1/depth; add a module to be exact", AccuracyWarning, stacklevel=3)
+    return not any(True for _ in module.parameters())
 
 
 def conditioned_chunks(task: Task) -> Generator[Part]:

@@ -32,6 +32,7 @@ class Place:
         dense: (layer, place, features_out) -> module, what a Dense layer becomes.
         path: name of the layer in the module.
         index, repeats: place of the enclosing repeated block (from 1), and their number.
+        block: layer -> module, what a block given by its increment alone becomes, or None where it cannot be.
     """
 
     features: int | None
@@ -44,6 +45,7 @@ class Place:
     path: str = ""
     index: int | None = None
     repeats: int | None = None
+    block: Callable[[Layer], torch.nn.Module] | None = None
 
     def at(self, name: str, features: int | None, **changes: Any) -> Place:
         """Return the place of a child called `name` that `features` features enter."""

@@ -1,0 +1,88 @@
+"""What single layers do to a sampled state: Gaussian rows given the state, or a function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deeplimits.architecture import activation as act
+from deeplimits.architecture.dense import Dense
+from deeplimits.architecture.increment import checked, increment, increment_of
+from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.norm import LayerNorm, RMSNorm
+from deeplimits.architecture.size import resolve
+from deeplimits.errors import DescriptionError
+from deeplimits.limits.diffusion.setting import Setting, diffusion
+from deeplimits.limits.kernel.activation import family
+from deeplimits.numerics.sde import INDEFINITE, factor
+
+ENTRIES = 2**22
+
+
+def covariance(layer: Layer, x: Tensor) -> Tensor:
+    """Return the increment's covariance of every two inputs given the state, (S, k, n) to (S, k, k).
+
+    Raises:
+        DescriptionError: the function returns no symmetric matrix of finite numbers.
+    """
+    samples, k, n = x.shape
+    function = increment_of(layer).covariance
+    size, parts = max(1, ENTRIES // (k * k * n)), []
+    for start in range(0, samples, size):
+        rows = x[start : start + size]
+        value = checked(layer, function(rows[:, :, None], rows[:, None, :], _mean), (len(rows), k, k, 1))
+        parts.append(torch.as_tensor(value, dtype=x.dtype).expand(len(rows), k, k, 1)[..., 0])
+    found = torch.cat(parts)
+    apart = float((found - found.mT).abs().max())
+    if apart > 1e-10 * float(found.abs().max()):
+        why = f"its covariance is not symmetric: two entries that should be equal differ by {apart:.3g}"
+        fix = "write it so that exchanging u and v changes nothing, e.g. the cross terms both ways round"
+        raise DescriptionError(f"increment of {type(layer).__name__}", why, fix)
+    return found
+
+
+def _mean(h: Any) -> Any:
+    return h.mean(-1, keepdim=True) if isinstance(h, Tensor) and h.ndim else h
+
+
+@diffusion.through(increment, source="hayou-2022-infinite-depth; derived (rows given the state are Gaussian and alike)")
+def block(layer: Layer, x: Tensor, at: Setting) -> Tensor:
+    """Rows drawn from N(0, C(x)), independent and alike: exact for Gaussian weights, without forming them."""
+    outputs = _outputs(layer, x, at)
+    root, worst = factor(covariance(layer, x))
+    if worst < -INDEFINITE:
+        why = f"its covariance is not positive semi-definite: a pivot is {worst:.3g} of its diagonal entry"
+        fix = "check the signs and the cross terms; averages of products f(u) f(v) are positive semi-definite"
+        raise DescriptionError(f"increment of {type(layer).__name__}", why, fix)
+    return root @ at.normals(x.shape[1], outputs)
+
+
+def _outputs(layer: Layer, x: Tensor, at: Setting) -> int:
+    if not isinstance(layer, Dense):
+        return x.shape[-1]
+    if isinstance(layer.features, int):
+        return layer.features
+    return resolve("diffusion", "features", layer.features, at.width)
+
+
+@diffusion.rule(*dict.fromkeys(act.NAMES.values()), act.Custom, source="definition")
+def activation(layer: act.Activation, x: Tensor, at: Setting) -> Tensor:
+    """The function, entry by entry."""
+    function: Callable[..., Any] = family(layer).function
+    return torch.from_numpy(function(x.numpy()))
+
+
+@diffusion.rule(RMSNorm, source="definition")
+def rms_norm(layer: RMSNorm, x: Tensor, at: Setting) -> Tensor:
+    """Unit mean square over the features; zero stays zero."""
+    square = (x * x).mean(-1, keepdim=True) + layer.epsilon
+    return x / torch.where(square > 0, square, 1.0).sqrt()
+
+
+@diffusion.rule(LayerNorm, source="definition")
+def layer_norm(layer: LayerNorm, x: Tensor, at: Setting) -> Tensor:
+    """Zero mean, then unit mean square over the features."""
+    return rms_norm(RMSNorm(layer.epsilon), x - x.mean(-1, keepdim=True), at)

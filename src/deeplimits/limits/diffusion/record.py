@@ -1,0 +1,103 @@
+"""What a diffusion gave: Gram matrices of sampled states, their statistics, and the accuracy of the steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Diffusion:
+    """Samples of the Gram matrix <Y, Y>/n of a network of fixed width; every statistic carries its standard error.
+
+    Attributes:
+        width: n.
+        depth: a whole number, or infinity.
+        seed: of all samples.
+        gram: of the features that enter the readout, shape (samples, k, k).
+        times: fractions of the layer time at which the state was looked at, shape (T,).
+        path: Gram matrices of the hidden state at these times, shape (T, samples, k, k).
+        steps: steps of the scheme of Euler and Maruyama; at a finite depth, the blocks themselves.
+        step_error: estimated error of the mean Gram matrix by the steps, relative to its largest entry, with a margin
+            of two standard errors; 0 at a finite depth.
+        text: which process was simulated, in words.
+    """
+
+    width: int
+    depth: float
+    seed: int
+    gram: Array
+    times: Array
+    path: Array
+    steps: int
+    step_error: float
+    text: str
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.gram)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Mean of `gram`, (k, k)."""
+        return self.gram.mean(0)
+
+    @cached_property
+    def standard_error(self) -> Array:
+        """Standard error of `mean`, (k, k)."""
+        return _error(self.gram)
+
+    @cached_property
+    def path_mean(self) -> Array:
+        """Mean of `path` over samples, (T, k, k)."""
+        return self.path.mean(1)
+
+    @cached_property
+    def path_error(self) -> Array:
+        """Standard error of `path_mean`, (T, k, k)."""
+        return np.stack([_error(gram) for gram in self.path])
+
+    @cached_property
+    def log_mean(self) -> Array:
+        """Mean of log q over samples, q the diagonal of `gram`; (k,), NaN where some q is 0."""
+        return self._logs.mean(0)
+
+    @cached_property
+    def log_mean_error(self) -> Array:
+        """Standard error of `log_mean`, (k,)."""
+        return _error(self._logs)
+
+    @cached_property
+    def log_variance(self) -> Array:
+        """Variance of log q over samples, (k,)."""
+        return self._logs.var(0, ddof=1)
+
+    @cached_property
+    def log_variance_error(self) -> Array:
+        """Standard error of `log_variance`, (k,): sqrt((m4 - (S-3)/(S-1) v^2) / S), m4 the fourth central moment."""
+        count, variance = self.samples, self.log_variance
+        fourth = ((self._logs - self.log_mean) ** 4).mean(0)
+        return np.sqrt(np.maximum(fourth - (count - 3) / (count - 1) * variance**2, 0.0) / count)
+
+    @cached_property
+    def _logs(self) -> Array:
+        q = np.diagonal(self.gram, axis1=1, axis2=2)
+        return np.log(np.where(q > 0, q, np.nan))
+
+    def describe(self) -> str:
+        """Say which process was simulated, with how many steps, and how accurate they are."""
+        return self.text
+
+    def __repr__(self) -> str:
+        at = f"width={self.width}, depth={self.depth:g}, steps={self.steps}, seed={self.seed}"
+        return f"Diffusion({self.samples} samples, {self.gram.shape[1]} inputs, {at})"
+
+
+def _error(values: Array) -> Array:
+    return values.std(0, ddof=1) / np.sqrt(len(values))
