@@ -1,6 +1,15 @@
 """Estimators of scikit-learn: `dl.learn.NTKRegressor(dl.ResNet("relu"), depth=64).fit(X, y)`."""
 
 from deeplimits.inference.classifier import NNGPClassifier, NTKClassifier
+from deeplimits.inference.infinite_depth import InfiniteDepthClassifier
 from deeplimits.inference.regressor import NNGPRegressor, NTKRegressor
+from deeplimits.limits.depth.optimal import optimal_activation
 
-__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor"]
+__all__ = [
+    "InfiniteDepthClassifier",
+    "NNGPClassifier",
+    "NNGPRegressor",
+    "NTKClassifier",
+    "NTKRegressor",
+    "optimal_activation",
+]

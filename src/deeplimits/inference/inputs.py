@@ -38,11 +38,11 @@ def regression(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     return checked, np.asarray(y, dtype=np.float64)
 
 
-def classification(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return training rows (N, d), the sorted classes (C,) and the place of each row's class, (N,).
 
     Raises:
-        InputError: targets that are not labels, fewer than two classes, a class with one member.
+        InputError: targets that are not labels, fewer than two classes, a class of less than `members` rows (1 or 2).
     """
     where = _where(estimator)
     checked, y = validate_data(estimator, _plain(X), _plain(y), dtype=np.float64, ensure_all_finite=False)
@@ -57,7 +57,7 @@ def classification(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarr
     if len(classes) < 2:
         why = f"y holds one class, {classes[0]!r}, on {len(y)} rows" if len(y) > 1 else "y holds 1 sample of 1 class"
         raise InputError(where, why, "give rows of at least two classes")
-    for name, row in zip(classes[count == 1], first[count == 1], strict=True):
+    for name, row in zip(classes[count < members], first[count < members], strict=True):
         why = f"class {name!r} has one member, row {row}: nothing says how far that class reaches"
         raise InputError(where, why, "give it a second row, or drop it")
     return checked, classes, place
