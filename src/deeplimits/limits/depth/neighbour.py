@@ -57,8 +57,8 @@ def _small(dual: DualMap, at: Cosines) -> np.ndarray:
         new = dual.step(at)[0]
         tiny = np.abs(at.c) <= SMALL
         factor /= k
-        with np.errstate(divide="ignore"):
-            rest = np.log(np.abs(new.c)) - first - k * np.log(np.abs(at.c))
+        rest = np.empty(at.c.shape)
+        rest[~tiny] = np.log(np.abs(new.c[~tiny])) - first - k * np.log(np.abs(at.c[~tiny]))
         rest[tiny] = np.log1p(dual.excess(at.c[tiny]))
         total += factor * rest
         if factor * np.abs(rest).max() <= _SETTLED:
