@@ -2,6 +2,7 @@
 
 from deeplimits.inference.classifier import NNGPClassifier, NTKClassifier
 from deeplimits.inference.infinite_depth import InfiniteDepthClassifier
+from deeplimits.inference.kernel_object import NetworkKernel
 from deeplimits.inference.regressor import NNGPRegressor, NTKRegressor
 from deeplimits.limits.depth.optimal import optimal_activation
 
@@ -11,5 +12,6 @@ __all__ = [
     "NNGPRegressor",
     "NTKClassifier",
     "NTKRegressor",
+    "NetworkKernel",
     "optimal_activation",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -29,10 +29,7 @@ class NetworkEstimator(BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with `deep`, the network's hyperparameters among them."""
-        found = super().get_params(deep=deep)
-        if deep and (self.net is None or isinstance(self.net, Layer)):
-            found.update({PREFIX + path: value for path, value in network(self.net).hyperparameters().items()})
-        return found
+        return merged(super().get_params(deep=deep), self.net, deep)
 
     def set_params(self, **params: Any) -> NetworkEstimator:
         """Set parameters; `net__<path>` sets a hyperparameter of the network.
@@ -48,6 +45,19 @@ class NetworkEstimator(BaseEstimator):
 
     def _prior(self) -> Prior:
         return Prior(network(self.net), self.depth)
+
+
+def merged(found: dict[str, Any], net: Any, deep: bool) -> dict[str, Any]:
+    """Return parameters, with `deep` together with the hyperparameters of the network.
+
+    Example:
+        >>> from deeplimits.architecture.zoo import Mlp
+        >>> merged({}, Mlp("erf"), True)["net__weight_std"]
+        1.0
+    """
+    if not deep or not (net is None or isinstance(net, Layer)):
+        return found
+    return found | {PREFIX + path: value for path, value in network(net).hyperparameters().items()}
 
 
 def check_noise(where: str, noise: Any) -> float:
@@ -87,6 +97,3 @@ def normal(covariance: np.ndarray, count: int, random_state: Any) -> np.ndarray:
     values, vectors = np.linalg.eigh(covariance)
     white = check_random_state(random_state).standard_normal((len(covariance), count))
     return vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * white)
-
-
-__all__ = ["NetworkEstimator", "check_fit", "check_noise", "inf", "normal"]

@@ -18,7 +18,7 @@ def rows(estimator: Any, X: Any) -> np.ndarray:
     Raises:
         InputError: an entry that is not finite; its row and column are named.
     """
-    checked = validate_data(estimator, _plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
+    checked = validate_data(estimator, plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
     _finite(estimator, X, checked)
     return checked
 
@@ -30,10 +30,10 @@ def regression(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         InputError: an entry that is not finite.
         ValueError: what scikit-learn refuses: lengths that differ, sparse or complex arrays.
     """
-    targets = _plain(y)
+    targets = plain(y)
     _finite_targets(estimator, targets)
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "multi_output": True, "y_numeric": True}
-    checked, y = validate_data(estimator, _plain(X), targets, **options)
+    checked, y = validate_data(estimator, plain(X), targets, **options)
     _finite(estimator, X, checked)
     return checked, np.asarray(y, dtype=np.float64)
 
@@ -45,7 +45,7 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
         InputError: targets that are not labels, fewer than two classes, a class of less than `members` rows (1 or 2).
     """
     where = _where(estimator)
-    checked, y = validate_data(estimator, _plain(X), _plain(y), dtype=np.float64, ensure_all_finite=False)
+    checked, y = validate_data(estimator, plain(X), plain(y), dtype=np.float64, ensure_all_finite=False)
     _finite(estimator, X, checked)
     y = column_or_1d(y)
     try:
@@ -63,7 +63,8 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
     return checked, classes, place
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a torch tensor as numpy, anything else as it is."""
     return value.detach().cpu().numpy() if is_tensor(value) else value
 
 
