@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint clean
+.PHONY: help install demo claims test lint clean
 
 help:
 	@echo "make demo    the plane of a ReLU ResNet on scikit-learn's digits, beside an unscaled MLP"
+	@echo "make claims  every paper's claim: predicted, measured, verdict; about five minutes"
 	@echo "make test    the whole test suite, two workers"
 	@echo "make lint    ruff, pyright, import-linter"
 
@@ -20,6 +21,9 @@ install: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/deeplimits compare resnet --activation relu --data digits --against mlp
+
+claims: $(STAMP)
+	$(BIN)/deeplimits claims --html out/claims/claims.html
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 $(PYTEST)

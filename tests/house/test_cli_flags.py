@@ -16,6 +16,7 @@ FLAGS = {
         *("--activation", "--against", "--data", "--depths", "--get", "--html", "--inputs", "--json", "--networks"),
         *("--no-html", "--out", "--scale", "--seed", "--store", "--widths"),
     },
+    ("claims",): {"--again", "--html", "--json", "--list", "--markdown", "--out", "--reduced"},
     ("doctor",): {"--json"},
     ("coverage",): {"--json", "--markdown"},
     ("cite",): {"--activation", "--json", "--limit"},

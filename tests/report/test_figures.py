@@ -134,7 +134,7 @@ def test_labels_are_spread_without_changing_their_order():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.25, "0.25"), (1234.0, "1.23e+03"), (3e-5, "3·10⁻⁵"), (1e-4, "10⁻⁴")]
+    ("value", "text"), [(0.0, "0"), (0.25, "0.25"), (1234.0, "1234"), (3e-5, "3·10⁻⁵"), (1e-4, "10⁻⁴")]
 )
 def test_short_numbers(value, text):
     assert axes.short(value) == text

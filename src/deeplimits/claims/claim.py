@@ -155,10 +155,15 @@ def judge(parts: Sequence[Part]) -> tuple[str, str]:
     refuted = [part.name for part in counted if part.verdict == NOT_CONFIRMED]
     open_ones = [part.name for part in counted if part.verdict == UNDECIDED]
     if refuted:
-        return NOT_CONFIRMED, f"{len(refuted)} of {len(counted)} parts not confirmed: {'; '.join(refuted)}"
+        return NOT_CONFIRMED, f"{len(refuted)} of {len(counted)} parts not confirmed: {_listed(refuted)}"
     if open_ones or not counted:
-        return UNDECIDED, f"{len(open_ones)} of {len(counted)} parts undecided: {'; '.join(open_ones)}"
+        return UNDECIDED, f"{len(open_ones)} of {len(counted)} parts undecided: {_listed(open_ones)}"
     return CONFIRMED, f"all {len(counted)} parts confirmed"
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    rest = f"; and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + rest
 
 
 def finding(claim: Claim, done: Sequence[Timed], size: str, version: str) -> Finding:

@@ -11,6 +11,7 @@ import numpy as np
 from deeplimits.claims import agreement
 from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.claims.inputs import pair, sphere
+from deeplimits.claims.one_thread import one_thread
 from deeplimits.plane.record import Estimate
 
 C0 = 0.2
@@ -37,6 +38,7 @@ def _net(name: str) -> Any:
     return ResNet("relu", scale=1.0) if name == "unscaled" else StableResNet("relu", sequence=name)
 
 
+@one_thread()
 def log_gradients(name: str, width: int, depth: int, networks: int) -> np.ndarray:
     """Return log(|dv.y_L/dy_0|^2 / |v|^2) for a random direction v of the output features, network by network."""
     import torch
@@ -143,7 +145,7 @@ def tangent(sizes: Sizes) -> Measured:
             parts.append(
                 agreement.near(
                     f"{kind} of two inputs, {name} scales, width {width}, depth {depth}", predicted,
-                    agreement.average(samples[:, 0, 1]), 0.15 * predicted, bias=predicted / width,
+                    agreement.average(np.asarray(samples)[:, 0, 1]), 0.15 * predicted, bias=predicted / width,
                     because="1/n of the width, relative", networks=networks,
                 )
             )  # fmt: skip
@@ -248,5 +250,5 @@ CLAIM = Claim(
     headline=HEADLINE,
     steps=(Step("gradients", gradients, 40.0), Step("tangent", tangent, 5.0), Step("kernels", kernels, 2.0)),
     full=Sizes(96, (10, 100, 1000), 12, (256, 32, 200), 800, 64),
-    reduced=Sizes(16, (10, 1000), 2, (32, 8, 30), 200, 24),
+    reduced=Sizes(16, (10, 1000), 3, (32, 8, 30), 200, 24),
 )

@@ -121,15 +121,15 @@ def depth_rate(sizes: Sizes) -> Measured:
             squares = _squares(scale, depth)
             ratios.append((float(_edge(scale, depth)[0, 0]) - q) / float(np.sum(squares**2)))
         squares = _squares(scale, sizes.depths[-1])
-        allowance = q * (float(squares.max()) / 24 + float(np.sum(squares**2)) / 128) + 1e-9
+        allowance = 2 * q * (float(squares.max()) / 24 + float(np.sum(squares**2)) / 128)
         parts.append(
             agreement.equal(
                 f"(q_L - q) / sum alpha^4, {WORDS[scale.__name__]}, depth {sizes.depths[-1]}", predicted, ratios[-1],
-                allowance, "the next orders, q max alpha^2/24 + q sum alpha^4/128", paper=False,
+                allowance, "twice the next orders, q max alpha^2/24 + q sum alpha^4/128", paper=False,
             )
         )  # fmt: skip
         curves.append(Curve(WORDS[scale.__name__], [float(d) for d in sizes.depths], ratios))
-    curves.append(Curve("−e^½/8", [float(d) for d in sizes.depths], predicted=[predicted] * len(sizes.depths)))
+    curves.append(Curve("−√e/8", [float(d) for d in sizes.depths], predicted=[predicted] * len(sizes.depths)))
     panel = Panel("One rate in depth for all sequences", "depth L", "(q at depth L − q) / Σα⁴", curves)
     return Measured(parts, [panel])
 

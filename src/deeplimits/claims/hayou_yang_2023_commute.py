@@ -115,7 +115,7 @@ def _fluctuation(place: tuple[int, int, int], gram: np.ndarray) -> Part:
 def _settling(widths: list[int], errors: list[Any]) -> Panel:
     values, bars = [e.value for e in errors], [e.error for e in errors]
     line = [values[-1] * (width / widths[-1]) ** -0.5 for width in widths]
-    curve = Curve("rms over networks; line: width^-1/2", [float(w) for w in widths], values, bars, line)
+    curve = Curve("rms over networks; line: 1/√width", [float(w) for w in widths], values, bars, line)
     title = "One network settles as width = depth grows"
     return Panel(title, "width n = depth L", "relative error of q(x, x')", [curve], y_scale="log")
 
@@ -141,8 +141,8 @@ def depth_bias(sizes: Sizes) -> Measured:
     exact = depth * ((1 + 1 / (2 * depth)) ** depth - exp(0.5))
     parts = [
         agreement.equal(
-            f"L (q_L - q) at infinite width, depth {deepest}", -exp(0.5) / 8, scaled[-1], 0.1 / deepest,
-            "the next order of (1 + 1/2L)^L is 0.08/L", paper=False,
+            f"L (q_L - q) at infinite width, depth {deepest}", -exp(0.5) / 8, scaled[-1], 0.16 / deepest,
+            "twice the next order of (1 + 1/2L)^L, 0.08/L", paper=False,
         ),
         agreement.near(
             f"L (q_L - q) at width {width}, depth {depth}", exact, sampled, abs(exact) / 2,
@@ -151,7 +151,7 @@ def depth_bias(sizes: Sizes) -> Measured:
     ]  # fmt: skip
     x = [float(depth) for depth in sizes.depths]
     curves = [
-        Curve("infinite width; line: −e^½/8", x, scaled, None, [-exp(0.5) / 8] * len(x)),
+        Curve("infinite width; line: −√e/8", x, scaled, None, [-exp(0.5) / 8] * len(x)),
         Curve(f"sampled, width {width}", [float(depth)], [sampled.value], [sampled.error]),
     ]
     return Measured(parts, [Panel("The depth's error is of order 1/depth", "depth L", "L (q at depth L − q)", curves)])

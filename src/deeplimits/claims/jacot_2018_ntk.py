@@ -11,6 +11,7 @@ from deeplimits.claims import agreement
 from deeplimits.claims.agreement import CONFIDENCE
 from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Step
 from deeplimits.claims.inputs import sphere
+from deeplimits.claims.one_thread import one_thread
 from deeplimits.numerics.fit import slope
 from deeplimits.numerics.seeds import generator
 
@@ -69,7 +70,7 @@ def start(sizes: Sizes) -> Measured:
         line = [distances[-1].value * (width / widths[-1]) ** -0.5 for width in widths]
         x = [float(width) for width in widths]
         curves.append(Curve(activation, x, [d.value for d in distances], [d.error for d in distances], line))
-    title = "The NTK at the start; lines: width^−1/2"
+    title = "The NTK at the start; lines: 1/√width"
     return Measured(parts, [Panel(title, "width n", "|Θ of one network − limit| / |limit|", curves, y_scale="log")])
 
 
@@ -81,6 +82,7 @@ def _relative(samples: Any, edge: np.ndarray) -> Any:
     return found
 
 
+@one_thread()
 def trained_change(width: int, index: int, inputs: int, steps: int) -> tuple[float, float]:
     """Return |NTK after - NTK before| / |NTK before|, and the loss left, of one network trained by gradient descent.
 

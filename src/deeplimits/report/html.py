@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from deeplimits.claims.claim import Finding
 from deeplimits.errors import InputError
 from deeplimits.plane.record import Comparison
-from deeplimits.report import theme
+from deeplimits.report import claims, theme
 from deeplimits.report.exhibits import Exhibit, exhibits
 from deeplimits.report.plot import sheet
 from deeplimits.report.view import family_view
@@ -22,7 +23,7 @@ PACKAGES = ("numpy", "scipy", "torch", "numba", "matplotlib")
 
 
 def html(
-    record: Comparison | Sequence[Comparison],
+    record: Comparison | Finding | Sequence[Comparison] | Sequence[Finding],
     path: str | os.PathLike[str],
     *,
     command: str | None = None,
@@ -34,7 +35,7 @@ def html(
     carries the whole record as JSON in its element `record`.
 
     Args:
-        record: what `dl.compare` returned, or a list of such records.
+        record: what `dl.compare` returned, or a list of such records; or the findings of claims.
         path: the page to write; the figures are written beside it as <stem>-<figure>.png.
         command: the command that makes the page again; by default the call of `dl.compare`.
         data: where the inputs came from, in words.
@@ -45,14 +46,16 @@ def html(
     Raises:
         InputError: a record of another type, or a folder that cannot be written.
     """
-    records = [record] if isinstance(record, Comparison) else list(record)
+    records: list[Any] = [record] if isinstance(record, Comparison | Finding) else list(record)
     for one in records:
-        if not isinstance(one, Comparison):
+        if not isinstance(one, Comparison | Finding) or type(one) is not type(records[0]):
             raise InputError("html", f"a {type(one).__name__} has no page", "pass what dl.compare returned")
     if not records:
         raise InputError("html", "an empty list", "pass at least one comparison")
     path = Path(path)
     try:
+        if isinstance(records[0], Finding):
+            return claims.page(records, path, command)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = [_drawn(exhibit, path) for exhibit in exhibits(records)]
         path.write_text(_page(records, drawn, command, data), encoding="utf-8")
@@ -77,28 +80,37 @@ def _drawn(exhibit: Exhibit, path: Path) -> dict[str, Any]:
 
 
 def _page(records: Sequence[Comparison], drawn: list[dict[str, Any]], command: str | None, data: str | None) -> str:
+    families = [family_view(record) for record in records]
+    return (
+        environment()
+        .get_template("comparison.html")
+        .render(
+            families=families,
+            drawn=drawn,
+            command=command or "\n".join(family["call"] for family in families),
+            data=data,
+            versions=versions(records[0].version),
+            light=theme.css("light"),
+            dark=theme.css("dark"),
+            record=_json(records),
+        )
+    )
+
+
+def environment() -> Any:
+    """The templates, with everything escaped that is not typeset."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
+    found = Environment(
         loader=PackageLoader("deeplimits.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["typeset"] = lambda text: Markup(typeset(text))
-    families = [family_view(record) for record in records]
-    return environment.get_template("comparison.html").render(
-        families=families,
-        drawn=drawn,
-        command=command or "\n".join(family["call"] for family in families),
-        data=data,
-        versions=versions(records[0]),
-        light=theme.css("light"),
-        dark=theme.css("dark"),
-        record=_json(records),
-    )
+    found.filters["typeset"] = lambda text: Markup(typeset(text))
+    return found
 
 
 def _json(records: Sequence[Comparison]) -> str:
@@ -106,9 +118,9 @@ def _json(records: Sequence[Comparison]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def versions(record: Comparison) -> str:
-    """The versions that made the numbers, in one line."""
-    parts = [f"deeplimits {record.version}", f"Python {platform.python_version()}"]
+def versions(own: str) -> str:
+    """The versions that made the numbers, in one line; `own` is that of deeplimits."""
+    parts = [f"deeplimits {own}", f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
             parts.append(f"{package} {metadata.version(package)}")

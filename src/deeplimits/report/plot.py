@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from deeplimits.claims.claim import Finding
 from deeplimits.errors import InputError
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
@@ -23,7 +24,7 @@ def plot(record: Any) -> Figure:
     """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
 
     Args:
-        record: what `dl.compare` returned.
+        record: what `dl.compare` returned, or the finding of a claim.
 
     Returns:
         A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
@@ -40,6 +41,13 @@ def plot(record: Any) -> Figure:
 @plot.register(Comparison)
 def _comparison(record: Comparison) -> Figure:
     return sheet(panels_of(record), columns=2)
+
+
+@plot.register(Finding)
+def _finding(record: Finding) -> Figure:
+    from deeplimits.report import claims
+
+    return sheet(claims.panels_of(record), columns=2)
 
 
 def panels_of(record: Comparison) -> list[Panel]:

@@ -54,7 +54,7 @@ def short(value: float) -> str:
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e4:
-        return f"{value:.3g}"
+        return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
     mantissa, exponent = f"{value:.0e}".split("e")
     power = f"10{superscript(int(exponent))}"
     return power if mantissa == "1" else f"{mantissa}·{power}"
