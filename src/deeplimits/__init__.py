@@ -28,7 +28,7 @@ _HOME = {
     "html": "report",
     "DeepLimitsError": "errors",
 }
-_ROOMS = ("act", "layer", "learn", "errors")
+_ROOMS = ("act", "layer", "learn", "errors", "testing")
 
 __all__ = sorted([*_HOME, *_ROOMS])
 

@@ -13,7 +13,7 @@ NAMES = {
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion"),
     *("compare", "Comparison", "plot", "html"),
-    *("DeepLimitsError", "act", "layer", "learn", "errors"),
+    *("DeepLimitsError", "act", "layer", "learn", "errors", "testing"),
 }
 
 

@@ -44,6 +44,8 @@ class Question:
     """
 
     every: ClassVar[dict[str, Question]] = {}
+    edition: ClassVar[int] = 0
+    """How often rules were registered: answers kept from an earlier edition may be outdated."""
 
     def __init__(self, name: str, otherwise: str):
         self.name, self.otherwise = name, otherwise
@@ -65,6 +67,7 @@ class Question:
                 if kind in self.rules and not replace:
                     raise ValueError(f"{self.name!r} has a rule for {kind.__name__} already; pass replace=True")
                 self.rules[kind] = Rule(function, source, valid)
+            Question.edition += 1
             return function
 
         return register
@@ -80,6 +83,7 @@ class Question:
 
         def register(function: Callable) -> Callable:
             self.derivations.append((other, Rule(function, source, valid)))
+            Question.edition += 1
             return function
 
         return register

@@ -162,19 +162,14 @@ def _run(task: _Task, steps: int, coarse: bool) -> tuple[Array, Array]:
         at = Setting(task.width, task.depth, noise, noise.normals("layer"), steps, coarse, watch)
         x = question(task.body, task.X.expand(rows.stop - rows.start, -1, -1), at)
         gram[rows] = _gram(x)
-    _finite(task, gram)
+        if not np.isfinite(gram[rows]).all():
+            why = f"the state overflows at depth {task.depth:g}"
+            raise InputError(WHERE, why, "use smaller weight_std or branch scales, or smaller inputs")
     return gram, path
 
 
 def _gram(x: Tensor) -> Array:
     return (x @ x.mT / x.shape[-1]).numpy()
-
-
-def _finite(task: _Task, gram: Array) -> None:
-    bad = ~np.isfinite(gram).all(axis=(1, 2))
-    if bad.any():
-        why = f"the state of sample {int(np.argmax(bad))} overflows at depth {task.depth:g}"
-        raise InputError(WHERE, why, "use smaller weight_std or branch scales, or smaller inputs")
 
 
 def _moved(fine: Array, coarse: Array, accuracy: float | None) -> tuple[float, float]:

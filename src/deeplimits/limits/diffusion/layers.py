@@ -10,11 +10,11 @@ from torch import Tensor
 
 from deeplimits.architecture import activation as act
 from deeplimits.architecture.dense import Dense
-from deeplimits.architecture.increment import checked, increment, increment_of
+from deeplimits.architecture.increment import Covariance, checked, increment, increment_of
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.norm import LayerNorm, RMSNorm
 from deeplimits.architecture.size import resolve
-from deeplimits.errors import DescriptionError
+from deeplimits.errors import DescriptionError, InputError
 from deeplimits.limits.diffusion.setting import Setting, diffusion
 from deeplimits.limits.kernel.activation import family
 from deeplimits.numerics.sde import INDEFINITE, factor
@@ -22,14 +22,19 @@ from deeplimits.numerics.sde import INDEFINITE, factor
 ENTRIES = 2**22
 
 
-def covariance(layer: Layer, x: Tensor) -> Tensor:
+def covariance(layer: Layer, x: Tensor, function: Covariance | None = None) -> Tensor:
     """Return the increment's covariance of every two inputs given the state, (S, k, n) to (S, k, k).
+
+    Args:
+        layer: named in errors.
+        x: the state.
+        function: another function of the layer's increment, in place of its covariance.
 
     Raises:
         DescriptionError: the function returns no symmetric matrix of finite numbers.
     """
     samples, k, n = x.shape
-    function = increment_of(layer).covariance
+    function = function or increment_of(layer).covariance
     size, parts = max(1, ENTRIES // (k * k * n)), []
     for start in range(0, samples, size):
         rows = x[start : start + size]
@@ -51,6 +56,9 @@ def _mean(h: Any) -> Any:
 @diffusion.through(increment, source="hayou-2022-infinite-depth; derived (rows given the state are Gaussian and alike)")
 def block(layer: Layer, x: Tensor, at: Setting) -> Tensor:
     """Rows drawn from N(0, C(x)), independent and alike: exact for Gaussian weights, without forming them."""
+    if not bool((x * x).sum().isfinite()):
+        why = f"the state overflows at depth {at.depth:g}"
+        raise InputError("diffusion", why, "use smaller weight_std or branch scales, or smaller inputs")
     outputs = _outputs(layer, x, at)
     root, worst = factor(covariance(layer, x))
     if worst < -INDEFINITE:

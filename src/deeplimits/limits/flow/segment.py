@@ -11,6 +11,7 @@ import numpy as np
 
 from deeplimits.architecture.compose import Residual, Serial, written_out
 from deeplimits.architecture.layer import WIDTH, Layer, as_float
+from deeplimits.architecture.question import Question
 from deeplimits.architecture.scale import is_sequence
 from deeplimits.errors import AccuracyWarning, DescriptionError
 from deeplimits.limits.flow import fixed_point, rate
@@ -95,9 +96,9 @@ def _choose_steps(state: Lowering, increments: list[Increment]) -> tuple[int, fl
     begin = near.run(state.tape(), probe_pairs(np.array(probe)))
     start = tuple(tuple(getattr(begin, field.name).tolist()) for field in fields(begin))
     try:
-        return _settled_steps(plain, state.gaussian, probe, start)
+        return _settled_steps(plain, state.gaussian, probe, start, Question.edition)
     except TypeError:  # something in a branch has no hash
-        return _settled_steps.__wrapped__(plain, state.gaussian, probe, start)
+        return _settled_steps.__wrapped__(plain, state.gaussian, probe, start, Question.edition)
 
 
 def _without_tensors(layer: Layer) -> Layer:
@@ -106,7 +107,11 @@ def _without_tensors(layer: Layer) -> Layer:
 
 @lru_cache(maxsize=64)
 def _settled_steps(
-    increments: tuple[Increment, ...], gaussian: bool, probe: tuple[float, ...], start: tuple[tuple[float, ...], ...]
+    increments: tuple[Increment, ...],
+    gaussian: bool,
+    probe: tuple[float, ...],
+    start: tuple[tuple[float, ...], ...],
+    edition: int,
 ) -> tuple[int, float]:
     begin = near.Pairs(*(np.array(values) for values in start))
     last, error = None, np.inf

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.question import Question
 from deeplimits.architecture.size import whole
 from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, PrecisionError, nearest
 from deeplimits.limits.flow.describe import Description, summarise
@@ -197,15 +198,16 @@ def _lowered(
 ) -> tuple[Tape, tuple[Any, ...]]:
     tensors = any(is_tensor(value) for value in net.hyperparameters().values())
     write = _write.__wrapped__ if tensors else _write
+    given = (net, depth, features, parametrization, widths, tuple(probe.tolist()), Question.edition)
     try:
-        return write(net, depth, features, parametrization, widths, tuple(probe.tolist()))
+        return write(*given)
     except TypeError:  # something in the description has no hash
-        return _write.__wrapped__(net, depth, features, parametrization, widths, tuple(probe.tolist()))
+        return _write.__wrapped__(*given)
 
 
 @lru_cache(maxsize=32)
 def _write(
-    net: Layer, depth: float, features: int, parametrization: str, widths: Any, probe: tuple[float, ...]
+    net: Layer, depth: float, features: int, parametrization: str, widths: Any, probe: tuple[float, ...], edition: int
 ) -> tuple[Tape, tuple[Any, ...]]:
     state = lower(net, depth, features, parametrization, widths, np.array(probe))
     return state.tape(), tuple(state.limits)

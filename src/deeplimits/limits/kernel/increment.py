@@ -11,6 +11,7 @@ import numpy as np
 
 from deeplimits.architecture.increment import Increment, checked, increment, increment_of
 from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.question import Question
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.kernel.lowering import Lowering, kernel
 from deeplimits.limits.kernel.tape import Add, Affine, Copy, Dual
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 TOLERANCE = 1e-11
+_FEW = 32
 _ANGLES = (0.0, 0.4, 1.5, 2.6, np.pi)
 
 
@@ -46,11 +48,9 @@ class Block:
         """Return C and dC/dk of identical inputs at variances q >= 0, of any shape."""
         import torch
 
-        values, back = np.unique(np.asarray(q, dtype=np.float64), return_inverse=True)
-        given = torch.from_numpy(values)
-        found = self._evaluate(torch.zeros_like(given), given, given)
-        value, slope = (part.numpy()[back].reshape(np.shape(q)) for part in found)
-        return value, slope
+        given = torch.from_numpy(np.array(q, dtype=np.float64).ravel())
+        value, slope = self._evaluate(torch.zeros_like(given), given, given)
+        return value.numpy().reshape(np.shape(q)), slope.numpy().reshape(np.shape(q))
 
     def pair(self, k: torch.Tensor, q1: torch.Tensor, q2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (C, dC/dk), broadcast, in float64.
@@ -80,14 +80,11 @@ class Block:
         gap, span, q1, q2 = given
         flat = (torch.from_numpy(part.copy()) for part in (gap, span, q1, q2))
         down, up, one, two = flat
-        squares, back = np.unique(np.concatenate([q1, q2]), return_inverse=True)
-        alone = torch.from_numpy(squares)
-        angles = torch.cat([_angle(down, up), torch.zeros_like(alone)])
-        value, slope = (
-            part.numpy() for part in self._evaluate(angles, torch.cat([one, alone]), torch.cat([two, alone]))
-        )
-        first, second = value[len(gap) :][back].reshape(2, -1)
-        value, slope = value[: len(gap)], slope[: len(gap)]
+        zero = torch.zeros_like(one)
+        given = torch.cat([_angle(down, up), zero, zero]), torch.cat([one, one, two]), torch.cat([two, one, two])
+        value, slope = (part.numpy() for part in self._evaluate(*given))
+        value, first, second = value.reshape(3, -1)
+        slope = slope[: len(gap)]
         scale = np.sqrt(first * second)
         value = np.where((gap <= 0) & (q1 == q2), scale, value)
         below, above = np.maximum(scale - value, 0.0), np.maximum(scale + value, 0.0)
@@ -98,14 +95,32 @@ class Block:
         return _settled(self, _rung(float(np.max(q, initial=0.0))))[1]
 
     def _evaluate(self, angle: torch.Tensor, q1: torch.Tensor, q2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        from deeplimits.numerics.gaussian.polar import LEVELS, expectation
+        """Return C and dC/dk, (P,) each; pairs that occur more than once are evaluated once."""
+        import torch
 
-        largest = max(float(q.max()) if len(q) else 0.0 for q in (q1, q2))
-        level = LEVELS[_settled(self, _rung(largest))[0]]
-        return expectation(self.covariance, angle, q1, q2, level)
+        triples = torch.stack([angle, torch.minimum(q1, q2), torch.maximum(q1, q2)])
+        pairs, back = torch.unique(triples, dim=1, return_inverse=True)
+        given = (self, pairs.numpy().tobytes(), Question.edition)
+        try:
+            value, slope = (_quadrature if pairs.shape[1] <= _FEW else _quadrature.__wrapped__)(*given)
+        except TypeError:  # something in the description has no hash
+            value, slope = _quadrature.__wrapped__(*given)
+        return value[back], slope[back]
 
     def __str__(self) -> str:
         return f"the increment of {type(self.layer).__name__}"
+
+
+@lru_cache(maxsize=4096)
+def _quadrature(block: Block, triples: bytes, edition: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return C and dC/dk of triples (angle, q1, q2): few at a time are kept, for a flow asks for diagonals again."""
+    import torch
+
+    from deeplimits.numerics.gaussian.polar import LEVELS, expectation
+
+    angle, q1, q2 = torch.from_numpy(np.frombuffer(triples).reshape(3, -1).copy())
+    level = LEVELS[_settled(block, _rung(float(q2.max()) if len(q2) else 0.0))[0]]
+    return expectation(block.covariance, angle, q1, q2, level)
 
 
 def _angle(gap: torch.Tensor, span: torch.Tensor) -> torch.Tensor:
@@ -121,13 +136,13 @@ def _rung(q: float) -> float:
 
 def _settled(block: Block, q: float) -> tuple[int, float]:
     try:
-        return _search(block, q)
+        return _search(block, q, Question.edition)
     except TypeError:  # something in the description has no hash
-        return _search.__wrapped__(block, q)
+        return _search.__wrapped__(block, q, Question.edition)
 
 
 @lru_cache(maxsize=256)
-def _search(block: Block, q: float) -> tuple[int, float]:
+def _search(block: Block, q: float, edition: int) -> tuple[int, float]:
     """Return the number of the coarsest level that agrees with the next one, and what is left between them."""
     import torch
 
