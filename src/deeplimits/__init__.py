@@ -16,6 +16,8 @@ _HOME = {
     "WIDTH": "architecture.layer",
     "kernel": "limits.kernel.ask",
     "Kernel": "limits.kernel.record",
+    "criticality": "limits.flow.criticality",
+    "Criticality": "limits.flow.criticality",
     "diffusion": "limits.diffusion.ask",
     "Diffusion": "limits.diffusion.record",
     "describe": "limits.flow.describe",

@@ -17,6 +17,7 @@ FLAGS = {
         *("--no-html", "--out", "--scale", "--seed", "--store", "--widths"),
     },
     ("claims",): {"--again", "--html", "--json", "--list", "--markdown", "--out", "--reduced"},
+    ("criticality",): {"--bias-std", "--json", "--out", "--weight-std"},
     ("doctor",): {"--json"},
     ("coverage",): {"--json", "--markdown"},
     ("cite",): {"--activation", "--json", "--limit"},

@@ -9,7 +9,7 @@ import deeplimits as dl
 
 NAMES = {
     *("Mlp", "ResNet", "StableResNet", "DEPTH", "WIDTH"),
-    *("kernel", "Kernel", "describe"),
+    *("kernel", "Kernel", "describe", "criticality", "Criticality"),
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion"),
     *("compare", "Comparison", "plot", "html"),

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Sampled networks beside theory on a grid of widths and depths; writes a report.",
     "kernel": "NNGP and NTK of a network of infinite width, at any depth.",
     "claims": "Papers' headline claims: predicted, measured, and a verdict by a stated test.",
+    "criticality": "The edge of chaos of an activation, its correlation lengths and its phase diagram.",
     "coverage": "Which layer answers which question.",
     "cite": "BibTeX of the results behind a network's limits.",
     "doctor": "Versions, devices, caches and a short self test.",

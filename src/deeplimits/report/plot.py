@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from deeplimits.claims.claim import Finding
 from deeplimits.errors import InputError
+from deeplimits.limits.flow.criticality import Criticality
+from deeplimits.limits.flow.phase_diagram import PhaseDiagram
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
-from deeplimits.report.figures import agreement, depth, diagonal, plane, width
+from deeplimits.report.figures import agreement, depth, diagonal, phase, plane, width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +26,7 @@ def plot(record: Any) -> Figure:
     """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
 
     Args:
-        record: what `dl.compare` returned, or the finding of a claim.
+        record: what `dl.compare` returned, the finding of a claim, or a phase diagram (a Criticality draws its own).
 
     Returns:
         A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
@@ -48,6 +50,16 @@ def _finding(record: Finding) -> Figure:
     from deeplimits.report import claims
 
     return sheet(claims.panels_of(record), columns=2)
+
+
+@plot.register(PhaseDiagram)
+def _phase_diagram(record: PhaseDiagram) -> Figure:
+    return sheet([(phase.draw, (phase.phase_data(record),))], columns=1)
+
+
+@plot.register(Criticality)
+def _criticality(record: Criticality) -> Figure:
+    return plot(record.diagram())
 
 
 def panels_of(record: Comparison) -> list[Panel]:
