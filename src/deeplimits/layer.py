@@ -2,6 +2,7 @@
 
 from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial
 from deeplimits.architecture.dense import BlockDiagonal, Dense, Gaussian, LowRank, Orthogonal, Sparse, WeightLaw
+from deeplimits.architecture.increment import Increment
 from deeplimits.architecture.layer import DEPTH, WIDTH, Layer, Power, Share
 from deeplimits.architecture.norm import LayerNorm, RMSNorm
 from deeplimits.architecture.scale import Decreasing
@@ -13,6 +14,7 @@ __all__ = [
     "Decreasing",
     "Dense",
     "Gaussian",
+    "Increment",
     "Layer",
     "LayerNorm",
     "LowRank",

@@ -60,7 +60,7 @@ def names(layers: tuple[Layer, ...], whole: bool) -> list[str]:
             name = "activation"
         else:
             name = _NAMES.get(type(layer), type(layer).__name__.lower())
-        found.append(name)
+        found.append(f"{name}_layer" if hasattr(nn.Sequential, name) else name)  # half, double and so on are methods
     for place, name in enumerate(found):
         count = found[:place].count(name)
         if count:
