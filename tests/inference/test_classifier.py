@@ -91,9 +91,9 @@ def test_labels_and_arrays_of_every_kind():
 
 
 REFUSED = {
-    "continuous": (np.linspace(0, 1, 40), r"Unknown label type: continuous.*first label 0\.0.*use a regressor"),
-    "one class": (np.zeros(40, int), r"one class, .*0.*, on 40 rows"),
-    "one member": (np.r_[np.zeros(20, int), np.ones(19, int), 2], r"class .*2.* has one member, row 39"),
+    "continuous": (np.linspace(0, 1, 40), r"Unknown label type: continuous.*first label is 0\.0.*use a regressor"),
+    "one class": (np.zeros(40, int), r"one class, 0, on 40 rows"),
+    "one member": (np.r_[np.zeros(20, int), np.ones(19, int), 2], r"class 2 has one member, row 39"),
 }
 
 

@@ -52,13 +52,13 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
         check_classification_targets(y)
     except ValueError as error:
         fix = "give one label a row: whole numbers or strings; for continuous targets use a regressor"
-        raise InputError(where, f"{error}, first label {y[0]!r}", fix) from None
+        raise InputError(where, f"{str(error).rstrip('.')}; the first label is {_shown(y[0])}", fix) from None
     classes, first, place, count = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
     if len(classes) < 2:
-        why = f"y holds one class, {classes[0]!r}, on {len(y)} rows" if len(y) > 1 else "y holds 1 sample of 1 class"
+        why = f"y holds one class, {_shown(classes[0])}, on {len(y)} rows" if len(y) > 1 else "y holds 1 sample of 1 class"
         raise InputError(where, why, "give rows of at least two classes")
     for name, row in zip(classes[count < members], first[count < members], strict=True):
-        why = f"class {name!r} has one member, row {row}: nothing says how far that class reaches"
+        why = f"class {_shown(name)} has one member, row {row}: nothing says how far that class reaches"
         raise InputError(where, why, "give it a second row, or drop it")
     return checked, classes, place
 
@@ -66,6 +66,10 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
 def plain(value: Any) -> Any:
     """Return a torch tensor as numpy, anything else as it is."""
     return value.detach().cpu().numpy() if is_tensor(value) else value
+
+
+def _shown(label: Any) -> str:
+    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _where(estimator: Any) -> str:
