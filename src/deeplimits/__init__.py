@@ -23,6 +23,7 @@ _HOME = {
     "Comparison": "plane.record",
     "plot": "report",
     "html": "report",
+    "transfer": "transfer.make",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors")
