@@ -142,6 +142,19 @@ def test_explained(plan):
         assert name in text
 
 
+def test_growing_heads_are_said():
+    wide = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 4}}
+    assert any("heads grow from 8 to 32" in note for note in dl.transfer(Gpt, **wide).notes)
+    more = dl.transfer(lambda width, depth: Gpt(width, depth, heads=width // 8), **wide)
+    assert not any("heads grow" in note for note in more.notes)
+
+
+def test_what_grows_is_said(plan):
+    assert "100.0 % of the parameters" in plan.notes[0]
+    narrow = dl.transfer(Mlp, base={"width": 16, "depth": 4}, target={"width": 32, "depth": 4})
+    assert any("16 wide" in note for note in narrow.notes)
+
+
 def trained():
     model = fresh()
     with torch.no_grad():

@@ -77,7 +77,8 @@ def transfer(
         for r in rows
     )
     names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})
-    return Plan(chosen.name, kind, names[0], names[1], decay, numbers, first, tuple(_notes(rows)))
+    notes = [*_notes(rows), *_heads(watched, _watched(large, given) if chosen.readout_multiplier else None)]
+    return Plan(chosen.name, kind, names[0], names[1], decay, numbers, first, tuple(notes))
 
 
 def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, Any]:
@@ -143,6 +144,17 @@ def _notes(rows: list[Parameter]) -> list[str]:
     if narrow < NARROW:
         notes.append(f"the base is {narrow} wide: below {NARROW} the optimum still moves with width")
     return notes
+
+
+def _heads(small: Watch | None, large: Watch | None) -> list[str]:
+    """Attention logits of growing heads, which no parameter group can scale."""
+    if small is None or large is None or not small.heads or not large.heads or small.heads[0] == large.heads[0]:
+        return []
+    before, after = small.heads[0], large.heads[0]
+    mend = (
+        f"scale them by sqrt({before})/{after} in the target (scale= of the attention), or let the number of heads grow"
+    )
+    return [f"attention heads grow from {before} to {after}: logits need 1/size, not 1/sqrt(size); {mend}"]
 
 
 def _count(parameter: Parameter) -> int:

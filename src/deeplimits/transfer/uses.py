@@ -41,6 +41,7 @@ class Watch(TorchFunctionMode):
         uses: {name: Use} of the parameters used so; the others act entry by entry, or inside operations not known here.
         twice: names of tables that are looked up and, elsewhere, multiplied with: tied readouts.
         order: names of all parameters in the order of their first use.
+        heads: sizes of the heads of every attention, in order.
     """
 
     def __init__(self, model: nn.Module):
@@ -50,6 +51,7 @@ class Watch(TorchFunctionMode):
         self.uses: dict[str, Use] = {}
         self.twice: set[str] = set()
         self.order: list[str] = []
+        self.heads: list[int] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -57,6 +59,8 @@ class Watch(TorchFunctionMode):
             known = self._axes.get(id(value)) if isinstance(value, torch.Tensor) else None
             if known is not None:
                 self._note(known[0], _use(function, place, args, known[1]))
+        if function is F.scaled_dot_product_attention and kwargs.get("scale") is None:
+            self.heads.append(int(args[0].shape[-1] if args else kwargs["query"].shape[-1]))
         result = function(*args, **kwargs)
         first = args[0] if args else None
         if isinstance(first, torch.Tensor) and id(first) in self._axes:
