@@ -24,6 +24,7 @@ _HOME = {
     "plot": "report",
     "html": "report",
     "transfer": "transfer.make",
+    "coordinate_check": "transfer.coordinates",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors")
