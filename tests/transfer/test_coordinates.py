@@ -30,7 +30,7 @@ def test_width():
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "alpha"), [("depth_mup", 0.5), ("completep", 1.0)])
 def test_depth(rule, alpha):
-    """The stream keeps its update; what ends a branch moves between 1/depth and depth^-alpha. Twenty small trainings."""
+    """The stream keeps its update; branches end between 1/depth and depth^-alpha. Twenty small trainings."""
     check = dl.coordinate_check(Mlp, rule, depths=[4, 8, 16, 32], base=BASE, seeds=5)
     found = slopes(check)
     assert max(abs(found[name]) for name in ("blocks.last", "logits", "read_in", "norm")) <= 0.2
