@@ -66,14 +66,23 @@ def transfer(
     deeper = sorted({r.stack for r in rows if r.stack is not None})
     _check_depth(chosen, rows)
     real = initial.materialised(model, sizes[0], seed) if sizes is not None else small  # type: ignore[arg-type]
-    ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else set()
+    ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else {}
     tied = watched.twice if watched else set()
-    gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else set()
+    gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else {}
     first = {} if _bare_meta(real) else {r.name: initial.sizes(real)[r.base_name][0] for r in rows}
     own = _own(model, sizes, rows, seed)
     width = _tied_ratio(rows, tied)
     numbers = tuple(
-        row(r, chosen, kind, decay, own.get(r.name), r.base_name in ends, width if r.base_name in gains else 1.0)
+        row(
+            r,
+            chosen,
+            kind,
+            decay,
+            own.get(r.name),
+            branch_output=r.base_name in ends,
+            tied_width=width if r.base_name in gains else 1.0,
+            shifted=(ends | gains).get(r.base_name, 0.0) != 0.0,
+        )
         for r in rows
     )
     names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})

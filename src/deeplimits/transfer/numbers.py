@@ -22,6 +22,7 @@ class Row:
         branch_output: whether the residual branch is linear in it, so that the branch's scale is folded into it.
         init_mult: its initial values are multiplied by this once; None: resolved by `apply`.
         init_ratio: wanted size of its initial values over that in the base.
+        init_shift: added to them afterwards (gains that a norm reads as 1 + w).
         lr_mult, eps_mult, decay_mult: of learning rate, epsilon and weight decay.
         reason: how the numbers came about.
         source: keys of references.bib.
@@ -36,6 +37,7 @@ class Row:
     branch_output: bool
     init_mult: float | None
     init_ratio: float
+    init_shift: float
     lr_mult: float
     eps_mult: float
     decay_mult: float
@@ -51,6 +53,7 @@ def row(
     init: float | None,
     branch_output: bool = False,
     tied_width: float = 1.0,
+    shifted: bool = False,
 ) -> Row:
     """Return the numbers of a parameter.
 
@@ -65,6 +68,7 @@ def row(
         init: size of the target's own initial values over the base's; None: not known yet.
         branch_output: whether the branch's multiplier is folded into this parameter.
         tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter.
+        shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
 
     Source: yang-2022-tp5 (width), dey-2025-completep, Table 1 (depth).
     """
@@ -96,6 +100,7 @@ def row(
         branch_output=branch_output,
         init_mult=None if init is None else wanted / init,
         init_ratio=wanted,
+        init_shift=folded - 1 if shifted else 0.0,
         lr_mult=lr,
         eps_mult=eps if family == "entrywise" else 1.0,
         decay_mult=weight_decay if decay == "coupled" else 1.0,

@@ -69,9 +69,9 @@ class Plan:
         resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
         self._check_initial(measured, resolved)
         with torch.no_grad():
-            for name, multiplier in resolved.items():
-                if multiplier != 1:
-                    parameters[name].mul_(multiplier)
+            for row in self.rows:
+                if resolved[row.name] != 1 or row.init_shift:
+                    parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
         return replace(self, rows=tuple(replace(row, init_mult=resolved[row.name]) for row in self.rows))
 
     def _multiplier(self, row: Row, size: float) -> float:
