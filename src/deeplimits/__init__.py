@@ -28,6 +28,8 @@ _HOME = {
     "Comparison": "plane.record",
     "plot": "report",
     "html": "report",
+    "transfer": "transfer.make",
+    "coordinate_check": "transfer.coordinates",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors", "testing")

@@ -13,6 +13,7 @@ NAMES = {
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion"),
     *("compare", "Comparison", "plot", "html"),
+    *("transfer", "coordinate_check"),
     *("DeepLimitsError", "act", "layer", "learn", "errors", "testing"),
 }
 

@@ -7,6 +7,7 @@ from math import inf, sqrt
 from torch import Tensor
 
 from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial, written_out
+from deeplimits.architecture.dense import Dense
 from deeplimits.architecture.layer import Layer, Power, as_float
 from deeplimits.architecture.scale import alpha
 from deeplimits.errors import DescriptionError, NoLimit
@@ -117,7 +118,7 @@ def active(block: Layer) -> list[Part]:
 def _check_ending(branch: Layer) -> None:
     layers = written_out(branch).layers  # type: ignore[attr-defined]
     last = layers[-1] if layers else None
-    if last is None or type(last) in diffusion.rules:
+    if last is None or (type(last) in diffusion.rules and not isinstance(last, Dense)):
         why = f"a branch ends in {type(last).__name__}, so that its output has a mean given its input"
         raise DescriptionError(
             "diffusion(depth=inf)", why, "end the branch in a Dense layer, or in a block of your own"

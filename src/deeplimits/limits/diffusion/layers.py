@@ -11,7 +11,7 @@ from torch import Tensor
 from deeplimits.architecture import activation as act
 from deeplimits.architecture.dense import Dense
 from deeplimits.architecture.increment import Covariance, checked, increment, increment_of
-from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.layer import Layer, as_float
 from deeplimits.architecture.norm import LayerNorm, RMSNorm
 from deeplimits.architecture.size import resolve
 from deeplimits.errors import DescriptionError, InputError
@@ -53,27 +53,38 @@ def _mean(h: Any) -> Any:
     return h.mean(-1, keepdim=True) if isinstance(h, Tensor) and h.ndim else h
 
 
+@diffusion.rule(Dense, source="hayou-2022-infinite-depth, eq. 1", valid="Gaussian weights")
+def dense(layer: Dense, x: Tensor, at: Setting) -> Tensor:
+    """Rows drawn from N(0, weight_std**2 x x^T / n + bias_std**2): exact, without forming the weights."""
+    increment_of(layer)  # refuses weights that are not Gaussian
+    found = as_float(layer.weight_std) ** 2 * (x @ x.mT) / x.shape[-1] + as_float(layer.bias_std) ** 2
+    features = layer.features
+    outputs = features if isinstance(features, int) else resolve("diffusion", "features", features, at.width)
+    return _rows(layer, found, outputs, at)
+
+
 @diffusion.through(increment, source="hayou-2022-infinite-depth; derived (rows given the state are Gaussian and alike)")
 def block(layer: Layer, x: Tensor, at: Setting) -> Tensor:
-    """Rows drawn from N(0, C(x)), independent and alike: exact for Gaussian weights, without forming them."""
+    """Rows drawn from N(0, C(x)), independent and alike."""
     if not bool((x * x).sum().isfinite()):
-        why = f"the state overflows at depth {at.depth:g}"
-        raise InputError("diffusion", why, "use smaller weight_std or branch scales, or smaller inputs")
-    outputs = _outputs(layer, x, at)
-    root, worst = factor(covariance(layer, x))
+        raise _overflow(at)
+    return _rows(layer, covariance(layer, x), x.shape[-1], at)
+
+
+def _rows(layer: Layer, found: Tensor, outputs: int, at: Setting) -> Tensor:
+    if not bool(found.isfinite().all()):
+        raise _overflow(at)
+    root, worst = factor(found)
     if worst < -INDEFINITE:
         why = f"its covariance is not positive semi-definite: a pivot is {worst:.3g} of its diagonal entry"
         fix = "check the signs and the cross terms; averages of products f(u) f(v) are positive semi-definite"
         raise DescriptionError(f"increment of {type(layer).__name__}", why, fix)
-    return root @ at.normals(x.shape[1], outputs)
+    return root @ at.normals(found.shape[-1], outputs)
 
 
-def _outputs(layer: Layer, x: Tensor, at: Setting) -> int:
-    if not isinstance(layer, Dense):
-        return x.shape[-1]
-    if isinstance(layer.features, int):
-        return layer.features
-    return resolve("diffusion", "features", layer.features, at.width)
+def _overflow(at: Setting) -> InputError:
+    why = f"the state overflows at depth {at.depth:g}"
+    return InputError("diffusion", why, "use smaller weight_std or branch scales, or smaller inputs")
 
 
 @diffusion.rule(*dict.fromkeys(act.NAMES.values()), act.Custom, source="definition")

@@ -1,0 +1,173 @@
+"""From two sizes of a model to a plan."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer import branches, initial
+from deeplimits.transfer.inputs import call, example
+from deeplimits.transfer.numbers import row
+from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.rule import Rule, family, get
+from deeplimits.transfer.survey import Parameter, survey
+from deeplimits.transfer.uses import Watch
+
+DECAYS = ("coupled", "independent")
+NARROW, SHALLOW = 32, 4
+
+
+def transfer(
+    model: Callable[..., nn.Module] | nn.Module,
+    base: Mapping[str, int] | nn.Module,
+    target: Mapping[str, int] | None = None,
+    rule: str | Rule = "completep",
+    optimizer: str = "adamw",
+    alpha: float | None = None,
+    decay: str = "coupled",
+    inputs: Any = None,
+    seed: int = 0,
+) -> Plan:
+    """Plan how to train a large model with the settings tuned on a small one, in width and in depth.
+
+    Args:
+        model: a function of sizes that builds the model, or the target itself (meta device welcome).
+        base: the sizes that were tuned, as dict(width=256, depth=6), or the base model itself.
+        target: the sizes that will be trained (with a build function).
+        rule: the parametrization: "sp", "ntp", "mean_field", "mup", "depth_mup", "completep", "spectral", ...
+        optimizer: name or family: "adamw", "sgd", "muon", ...
+        alpha: another exponent for residual branches, depth**-alpha.
+        decay: "coupled" where the optimizer multiplies weight decay by the learning rate (torch), else "independent".
+        inputs: an example of what the model takes; made from its first layer where left out.
+        seed: of the small copies that are tried.
+
+    Returns:
+        a Plan: apply it to the fresh target, and take its parameter groups.
+
+    Raises:
+        InputError: the models do not match, nothing grows, the depth changes under a rule for width only, or no branch
+            can be proved.
+        DescriptionError: an unknown rule or optimizer.
+
+    Source: yang-2022-tp5; dey-2025-completep.
+    """
+    chosen, kind = get(rule, alpha), family(optimizer)
+    if decay not in DECAYS:
+        raise InputError("transfer", f"decay={decay!r}", f"use one of {', '.join(DECAYS)}")
+    small, large, sizes = _models(model, base, target)
+    given = example(small, inputs)
+    watched = _watched(small, given)
+    rows = survey(small, large, watched.uses if watched else None)
+    deeper = sorted({r.stack for r in rows if r.stack is not None})
+    _check_depth(chosen, rows)
+    real = initial.materialised(model, sizes[0], seed) if sizes is not None else small  # type: ignore[arg-type]
+    ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else {}
+    tied = watched.twice if watched else set()
+    gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else {}
+    first = {} if _bare_meta(real) else {r.name: initial.sizes(real)[r.base_name][0] for r in rows}
+    own = _own(model, sizes, rows, seed)
+    width = _tied_ratio(rows, tied)
+    numbers = tuple(
+        row(
+            r,
+            chosen,
+            kind,
+            decay,
+            own.get(r.name),
+            branch_output=r.base_name in ends,
+            tied_width=width if r.base_name in gains else 1.0,
+            shifted=(ends | gains).get(r.base_name, 0.0) != 0.0,
+        )
+        for r in rows
+    )
+    names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})
+    notes = [*_notes(rows), *_heads(watched, _watched(large, given) if chosen.readout_multiplier else None)]
+    return Plan(chosen.name, kind, names[0], names[1], decay, numbers, first, tuple(notes))
+
+
+def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, Any]:
+    if isinstance(model, nn.Module) and isinstance(base, nn.Module):
+        return base, model, None
+    if isinstance(model, nn.Module) or not isinstance(base, Mapping) or not isinstance(target, Mapping):
+        why = f"got {type(model).__name__}, base {type(base).__name__}, target {type(target).__name__}"
+        fix = "pass transfer(build, base=dict(width=..), target=dict(width=..)) or transfer(model, base=small_model)"
+        raise InputError("transfer", why, fix)
+    if set(base) != set(target):
+        odd = ", ".join(sorted(set(base) ^ set(target)))
+        raise InputError("transfer", f"{odd} is given for one of base and target only", "give both the same sizes")
+    return initial.on_meta(model, base), initial.on_meta(model, target), (dict(base), dict(target))
+
+
+def _watched(model: nn.Module, inputs: Any) -> Watch | None:
+    """Return how parameters are used, where a forward pass can be tried on the meta device."""
+    twin = copy.deepcopy(model).to("meta").eval()
+    try:
+        with torch.no_grad(), Watch(twin) as watch:
+            call(twin, inputs)
+    except (RuntimeError, NotImplementedError):  # values decide what the forward pass does
+        return None
+    return watch
+
+
+def _check_depth(rule: Rule, rows: list[Parameter]) -> None:
+    changed = next((r for r in rows if r.depth_ratio != 1), None)
+    if changed is not None and rule.alpha is None and not rule.any_depth:
+        why = f"the depth changes by {float(changed.depth_ratio):g} and rule {rule.name!r} has no depth part"
+        raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
+
+
+def _tied_ratio(rows: list[Parameter], tied: set[str]) -> float:
+    return max((float(r.fan_out_ratio) for r in rows if r.base_name in tied), default=1.0)
+
+
+def _bare_meta(model: nn.Module) -> bool:
+    return any(parameter.is_meta for parameter in model.parameters())
+
+
+def _own(model: Any, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, float]:
+    if sizes is None:
+        return {}
+    base, target = sizes
+    small = initial.on_meta(model, base)
+    matches = {}
+    for key in (key for key in base if base[key] != target[key]):
+        larger = initial.on_meta(model, {**base, key: 2 * base[key]})
+        matches[key] = {r.name: r.base_name for r in survey(small, larger)}
+    powers = initial.exponents(model, base, matches, seed)
+    return {r.name: initial.extrapolated(base, target, powers, r.base_name) for r in rows}
+
+
+def _notes(rows: list[Parameter]) -> list[str]:
+    total = sum(_count(r) for r in rows)
+    grows = sum(_count(r) for r in rows if r.fan_in_ratio != 1 or r.fan_out_ratio != 1)
+    notes = [f"{100 * grows / total:.1f} % of the parameters stand in dimensions that grow"]
+    fixed = [r.name for r in rows if r.stack is not None and r.role == "fixed matrix"]
+    if fixed and grows:
+        notes.append(f"matrices inside blocks that do not grow: {', '.join(fixed[:3])}")
+    narrow = min((r.base.fan_in for r in rows if r.fan_in_ratio != 1), default=NARROW)
+    if narrow < NARROW:
+        notes.append(f"the base is {narrow} wide: below {NARROW} the optimum still moves with width")
+    return notes
+
+
+def _heads(small: Watch | None, large: Watch | None) -> list[str]:
+    """Attention logits of growing heads, which no parameter group can scale."""
+    if small is None or large is None or not small.heads or not large.heads or small.heads[0] == large.heads[0]:
+        return []
+    before, after = small.heads[0], large.heads[0]
+    mend = (
+        f"scale them by sqrt({before})/{after} in the target (scale= of the attention), or let the number of heads grow"
+    )
+    return [f"attention heads grow from {before} to {after}: logits need 1/size, not 1/sqrt(size); {mend}"]
+
+
+def _count(parameter: Parameter) -> int:
+    count = 1
+    for size in parameter.shape:
+        count *= size
+    return count

@@ -1,0 +1,62 @@
+"""Names of parameters that mean the same in models of different depth, wrapped or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
+
+
+def bare(name: str) -> str:
+    """Return a parameter's name without what compile, DDP, FSDP and checkpointing put into it.
+
+    Example:
+        >>> bare("_orig_mod.module.layers.3._checkpoint_wrapped_module.weight")
+        'layers.3.weight'
+    """
+    return _WRAPPERS.sub("", name)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A list of blocks of the same kind, repeated as often as the model is deep.
+
+    Attributes:
+        prefix: where it stands, as "model.layers".
+        length: number of blocks.
+    """
+
+    prefix: str
+    length: int
+
+    def place(self, name: str) -> int | None:
+        """Return which block a parameter belongs to, or None."""
+        if not name.startswith(self.prefix + "."):
+            return None
+        head = name[len(self.prefix) + 1 :].split(".", 1)[0]
+        return int(head) if head.isdigit() else None
+
+    def template(self, name: str) -> str:
+        """Return the name with the block's index left open, as "model.layers.*.weight"."""
+        place = self.place(name)
+        if place is None:
+            return name
+        return f"{self.prefix}.*{name[len(self.prefix) + 1 + len(str(place)) :]}"
+
+
+def stacks(names: Iterable[str]) -> dict[str, dict[int, set[str]]]:
+    """Return {prefix: {index: names below it}} for every list of modules that parameters stand in.
+
+    Example:
+        >>> sorted(stacks(["a.0.w", "a.1.w", "b.w"]))
+        ['a']
+    """
+    found: dict[str, dict[int, set[str]]] = {}
+    for name in names:
+        for match in _PLACE.finditer(name):
+            prefix, rest = name[: match.start()].rstrip("."), name[match.end() :].lstrip(".")
+            found.setdefault(prefix, {}).setdefault(int(match.group()), set()).add(rest)
+    return found

@@ -1,0 +1,201 @@
+"""A plan: what every parameter of the target gets, relative to the base; plain data, keyed by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
+from deeplimits.transfer.names import bare
+from deeplimits.transfer.numbers import Row, as_dict
+
+FORMAT = 1
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train the target with the base's settings.
+
+    Attributes:
+        rule: the parametrization's name.
+        family: of the optimizer.
+        base, target: sizes given to the build function, or what was compared.
+        decay: "coupled" or "independent".
+        rows: one record a parameter.
+        initial: {name: size of the base's initial values}.
+        notes: what a user should know.
+    """
+
+    rule: str
+    family: str
+    base: Mapping[str, Any]
+    target: Mapping[str, Any]
+    decay: str
+    rows: tuple[Row, ...]
+    initial: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Row:
+        """Return the row of a parameter."""
+        for row in self.rows:
+            if row.name == bare(name):
+                return row
+        raise InputError("plan", f"{name!r} is not in the plan", "take a name of model.named_parameters()")
+
+    def apply(self, model: nn.Module, initial: bool) -> Plan:
+        """Rescale a freshly initialised target once, by name; returns the plan with every init_mult filled in.
+
+        Args:
+            model: the target, with real values (wrapped, sharded or compiled or not).
+            initial: must be True, to say that the weights are initial: trained weights are never rescaled.
+
+        Raises:
+            InputError: the model is not the target, its weights have the planned sizes already or do not look initial.
+        """
+        if initial is not True:
+            fix = "pass initial=True for a freshly initialised model; trained weights need param_groups only"
+            raise InputError("plan.apply", f"initial={initial!r}", fix)
+        parameters = self._parameters(model, "plan.apply")
+        measured = sizes(model)
+        resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
+        self._check_initial(measured, resolved)
+        with torch.no_grad():
+            for row in self.rows:
+                if resolved[row.name] != 1 or row.init_shift:
+                    parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
+        return replace(self, rows=tuple(replace(row, init_mult=resolved[row.name]) for row in self.rows))
+
+    def _multiplier(self, row: Row, size: float) -> float:
+        if row.init_mult is not None:
+            return row.init_mult
+        wanted = self.initial.get(row.name, 0.0) * row.init_ratio
+        return wanted / size if size and wanted else 1.0
+
+    def _check_initial(self, measured: Mapping[str, tuple[float, int]], resolved: Mapping[str, float]) -> None:
+        carry, odd = [], []
+        for row in self.rows:
+            size, count = measured[row.name]
+            base = self.initial.get(row.name, 0.0)
+            if not size or not base or row.init_mult is None:
+                continue
+            error = STANDARD_ERRORS * count**-0.5 + 0.05
+            wanted = base * row.init_ratio
+            own = wanted / row.init_mult
+            if abs(log(size / own)) > error:
+                (carry if abs(log(size / wanted)) <= error else odd).append(row.name)
+        if len(carry) > len(odd):
+            why = f"{carry[0]} and {len(carry) - 1} others already have the planned initial size"
+            raise InputError("plan.apply", why, "apply a plan once, to a model as its build function leaves it")
+        if odd:
+            why = f"{odd[0]} and {len(odd) - 1} others do not have the size of initial values"
+            raise InputError("plan.apply", why, "apply the plan before training or loading; then use param_groups only")
+
+    def param_groups(
+        self, model: nn.Module, lr: Any, weight_decay: float = 0.0, eps: float | None = None, **settings: Any
+    ) -> list[dict[str, Any]]:
+        """Return parameter groups for any torch optimizer of the plan's family.
+
+        Args:
+            model: the target, wrapped or not.
+            lr: the base's learning rate.
+            weight_decay: the base's weight decay; gains and biases get none.
+            eps: the base's epsilon (entrywise optimizers; 1e-8 by default).
+            settings: put into every group.
+
+        Returns:
+            groups of parameters with equal numbers, each with "params", "lr", "weight_decay", "param_names", and "eps"
+            where the optimizer has one.
+        """
+        parameters = self._parameters(model, "plan.param_groups")
+        groups: dict[tuple[float, ...], list[str]] = {}
+        for row in self.rows:
+            decays = len(row.shape) > 1 and weight_decay != 0
+            groups.setdefault((row.lr_mult, row.eps_mult, row.decay_mult if decays else 0.0), []).append(row.name)
+        eps = EPSILON if eps is None else eps
+        found = []
+        for (lr_mult, eps_mult, decay_mult), names in groups.items():
+            group = {"params": [parameters[name] for name in names], "lr": lr * lr_mult}
+            group |= {"weight_decay": weight_decay * decay_mult, "param_names": names, **settings}
+            found.append(group | ({"eps": eps * eps_mult} if self.family == "entrywise" else {}))
+        return found
+
+    def scale(self, value: float, optimizer: torch.optim.Optimizer) -> list[float]:
+        """Return the value for each group of an optimizer, as schedulers like OneCycleLR want it.
+
+        Args:
+            value: for the base.
+            optimizer: made from `param_groups`.
+        """
+        return [value * self[group["param_names"][0]].lr_mult for group in optimizer.param_groups]
+
+    def guard(self, optimizer: torch.optim.Optimizer, tolerance: float = 1e-6) -> None:
+        """Check that the groups' learning rates still stand in the planned ratios.
+
+        Raises:
+            InputError: something (a scheduler given one number, a restored state) erased them; names the group.
+        """
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        planned = self.scale(1.0, optimizer)
+        top = max(range(len(rates)), key=lambda n: rates[n])
+        for group, rate, ratio in zip(optimizer.param_groups, rates, planned, strict=True):
+            expected = rates[top] * ratio / planned[top]
+            if abs(rate - expected) > tolerance * abs(expected):
+                why = f"the learning rate of {group['param_names'][0]} is {rate:.4g}, the plan says {expected:.4g}"
+                fix = "give the scheduler plan.scale(value, optimizer) in place of one number (max_lr, eta_min, min_lr)"
+                raise InputError("plan.guard", why, fix)
+
+    def explain(self) -> str:
+        """Return the table of the plan in words: name, shape, role, numbers, why, source."""
+        head = ("name", "shape", "role", "init", "LR", "decay", "eps", "why", "source")
+        lines = [head, *((*_cells(row), row.reason, row.source) for row in self.rows)]
+        widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
+        return "\n".join([f"{self.rule}, {self.family} optimizers, decay {self.decay}", *self.notes, *table])
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON."""
+        content = {**vars(self), "format": FORMAT, "rows": [as_dict(row) for row in self.rows]}
+        content |= {"base": dict(self.base), "target": dict(self.target), "initial": dict(self.initial)}
+        Path(path).write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan that `save` wrote."""
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content.pop("format", None) != FORMAT:
+            raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
+        rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
+        return cls(**{**content, "rows": rows, "notes": tuple(content["notes"])})
+
+    def _parameters(self, model: nn.Module, where: str) -> dict[str, nn.Parameter]:
+        found = {bare(name): parameter for name, parameter in model.named_parameters()}
+        planned = {row.name: row.shape for row in self.rows}
+        if set(found) != set(planned):
+            odd = sorted(set(found) ^ set(planned))
+            why = f"the model is not the plan's target: {_named(odd)} on one side only"
+            raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
+        for name, parameter in found.items():
+            shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+            if shape != planned[name]:
+                why = f"{name} has shape {shape}, the plan's target {planned[name]}"
+                raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
+        return found
+
+
+def _cells(row: Row) -> Iterable[str]:
+    init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
+    shape = "x".join(map(str, row.shape)) or "1"
+    return (row.name, shape, row.role, init, *(f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)))
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
