@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/deeplimits compare resnet --activation relu --data digits --against mlp
+	$(BIN)/deeplimits compare resnet --activation relu --data digits --against mlp --estimators
 
 claims: $(STAMP)
 	$(BIN)/deeplimits claims --html out/claims/claims.html

@@ -13,7 +13,8 @@ FLAGS = {
     (): {"--help", "--version"},
     ("kernel",): {"--activation", "--data", "--depth", "--get", "--json", "--out", "--rows", "--scale"},
     ("compare",): {
-        *("--activation", "--against", "--data", "--depths", "--get", "--html", "--inputs", "--json", "--networks"),
+        *("--activation", "--against", "--data", "--depths", "--estimators", "--get", "--html", "--inputs", "--json"),
+        *("--networks",),
         *("--no-html", "--out", "--scale", "--seed", "--store", "--widths"),
     },
     ("claims",): {"--again", "--html", "--json", "--list", "--markdown", "--out", "--reduced"},

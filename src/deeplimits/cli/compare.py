@@ -26,6 +26,7 @@ def compare(
     seed: int = 0,
     out: Path = Path("out/compare"),
     store: Path | None = None,
+    estimators: Annotated[bool, Parameter(negative="")] = False,
     html: bool = True,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -62,38 +63,40 @@ def compare(
         Folder of the report, its figures and the record.
     store
         Folder of the finished places; OUT/places by default.
+    estimators
+        Add a table of classifiers on the data: NNGP and NTK of the families beside RBF kernels.
     html
         Write the report and its figures.
     json
         Print one JSON document on stdout and nothing else.
     """
-    import deeplimits as dl
-    from deeplimits.cli import console, imports, read
-    from deeplimits.cli.data import load
+    from deeplimits.cli import console, read
+    from deeplimits.cli.data import labels, load
 
     nets = [read.network(spec, activation) for spec in (network, against) if spec is not None]
     grid = read.numbers("--widths", widths), read.numbers("--depths", depths)
     kernels = read.names("--get", get, ("nngp", "ntk"))
     table = load(data, inputs, scale)
+    classes = labels(data) if estimators else None
     places = store or out / "places"
     _folder(out)
     console.say(f"{table.description}\n{len(nets)} x {len(grid[0]) * len(grid[1])} places, {networks} networks each")
-    records = []
     try:
-        imports.whole("deeplimits.plane.compare", "deeplimits.finite.sample", "deeplimits.limits.kernel.tile.engine")
-        for net in nets:
-            options: dict[str, Any] = {"networks": networks, "seed": seed, "get": kernels, "store": places}
-            records.append(dl.compare(net, table.rows, *grid, **options, progress=not json))
+        options: dict[str, Any] = {"networks": networks, "seed": seed, "get": kernels, "store": places}
+        records = _compared(nets, table.rows, grid, options | {"progress": not json})
+        entered = None if classes is None else _contest(records, nets, load(data, None, scale), classes, seed)
     except KeyboardInterrupt:
         console.say(f"\ninterrupted; finished places are kept in {places}: the same command goes on from there")
         return 130
-    written = _write(records, out, table.description, html)
+    written = _write(records, out, table.description, html, entered)
     if json:
         paths = {name: str(path) for name, path in written.items()}
-        console.document({"data": table.description, "comparisons": [_plain(record) for record in records], **paths})
+        console.document(_document(records, table.description, entered) | paths)
         return 0
     for record in records:
         console.comparison(record)
+    if entered is not None:
+        console.contest(entered)
     print("\n".join(f"{name}: {path}" for name, path in written.items()))
     return 0
 
@@ -110,18 +113,44 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _write(records: list[Any], out: Path, data: str, html: bool) -> dict[str, Path]:
+def _compared(nets: list[Any], rows: Any, grid: tuple[list[int], list[int]], options: dict[str, Any]) -> list[Any]:
+    """One comparison for each family."""
+    import deeplimits as dl
+    from deeplimits.cli import imports
+
+    imports.whole("deeplimits.plane.compare", "deeplimits.finite.sample", "deeplimits.limits.kernel.tile.engine")
+    return [dl.compare(net, rows, *grid, **options) for net in nets]
+
+
+def _contest(records: list[Any], nets: list[Any], table: Any, classes: Any, seed: int) -> Any:
+    """The table of estimators on every row of the data."""
+    from deeplimits.cli import console
+    from deeplimits.inference.contest import contest
+    from deeplimits.report.words import family_name
+
+    named = [(family_name(record), net) for record, net in zip(records, nets, strict=True)]
+    return contest(named, table.rows, classes, table.description, seed, progress=console.say)
+
+
+def _document(records: list[Any], data: str, entered: Any) -> dict[str, Any]:
+    """The record of a run, as plain numbers and words."""
+    found = {"data": data, "comparisons": [_plain(record) for record in records]}
+    return found if entered is None else found | {"estimators": _plain(entered)}
+
+
+def _write(records: list[Any], out: Path, data: str, html: bool, entered: Any) -> dict[str, Path]:
     """Write the record, and the report where it is wanted; return what lies where."""
     import json
 
     import deeplimits as dl
 
     record = out / "record.json"
-    record.write_text(json.dumps({"data": data, "comparisons": [_plain(one) for one in records]}, allow_nan=False))
+    record.write_text(json.dumps(_document(records, data, entered), allow_nan=False))
     written = {"record": record.resolve()}
     if html:
         command = "deeplimits " + shlex.join(sys.argv[1:])
-        written["report"] = dl.html(records, out / "plane.html", command=command, data=data).resolve()
+        page = dl.html(records, out / "plane.html", command=command, data=data, estimators=entered)
+        written["report"] = page.resolve()
     return written
 
 

@@ -70,3 +70,10 @@ def comparison(record: Any) -> None:
     drawn.highlight_regex(r"(?m)^ *width +depth .*$", "bold")
     drawn.highlight_regex(r"(?m)^[- ]{20,}$", "dim")
     Console(soft_wrap=True, highlight=False).print(drawn, end="\n\n")
+
+
+def contest(record: Any) -> None:
+    """Write a table of estimators on stdout, with what was done and what could not take part."""
+    print(f"Estimators on {record.data}")
+    table(*record.table())
+    print("\n".join(["", f"{record.choice}.", *(f"left out: {note}" for note in record.notes), ""]))

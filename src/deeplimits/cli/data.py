@@ -56,6 +56,20 @@ def load(name: str, rows: int | None = None, scale: str = "unit") -> Table:
     return Table(table, words)
 
 
+def labels(name: str) -> Any:
+    """Return the classes of a bundled table's rows, shape (rows,).
+
+    Raises:
+        InputError: a table without classes.
+    """
+    from sklearn import datasets
+
+    if name not in BUNDLED or name == "diabetes":
+        fix = "use digits, wine or breast-cancer"
+        raise InputError("--estimators", f"--data {name} comes without classes", fix)
+    return getattr(datasets, BUNDLED[name])().target
+
+
 def _bundled(name: str) -> Any:
     from sklearn import datasets
 

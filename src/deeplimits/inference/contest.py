@@ -10,6 +10,7 @@ from math import inf, sqrt
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import DescriptionError, InputError, NoLimit
@@ -131,16 +132,17 @@ def contest(
     """
     split = _split(np.asarray(X, dtype=np.float64), np.asarray(y), seed)
     entries, notes = [], []
-    for name, run in _runs(nets, depths, split, seed):
-        if progress is not None:
-            progress(name)
-        start = time.perf_counter()
-        try:
-            probabilities, settings = run()
-        except NoLimit as error:
-            notes.append(f"{name}: {error.why}")
-            continue
-        entries.append(_entry(name, split, probabilities, time.perf_counter() - start, settings))
+    with threadpool_limits(1):  # matrices this small gain nothing from a second thread
+        for name, run in _runs(nets, depths, split, seed):
+            if progress is not None:
+                progress(name)
+            start = time.perf_counter()
+            try:
+                probabilities, settings = run()
+            except NoLimit as error:
+                notes.append(f"{name}: {error.why}")
+                continue
+            entries.append(_entry(name, split, probabilities, time.perf_counter() - start, settings))
     words = f"{data}; " if data else ""
     rows = f"{words}{len(split.X)} rows to fit, {len(split.X_new)} new ones, seed {seed}, classes in proportion"
     return Contest(rows, _choice(), tuple(entries), tuple(notes))
@@ -244,5 +246,5 @@ def _choice() -> str:
         f"function among {sizes} times its start by their evidence, RBF jointly with a length scale among {lengths} "
         f"times the median distance; the support-vector machine takes C among {costs} and the same length scales by "
         f"{FOLDS}-fold cross-validation, its probabilities by Platt's sigmoid on the same folds. Seconds hold the "
-        "choice, the fit and the prediction"
+        "choice, the fit and the prediction, on one thread"
     )

@@ -55,7 +55,8 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
         raise InputError(where, f"{str(error).rstrip('.')}; the first label is {_shown(y[0])}", fix) from None
     classes, first, place, count = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
     if len(classes) < 2:
-        why = f"y holds one class, {_shown(classes[0])}, on {len(y)} rows" if len(y) > 1 else "y holds 1 sample of 1 class"
+        many = f"y holds one class, {_shown(classes[0])}, on {len(y)} rows"
+        why = many if len(y) > 1 else "y holds 1 sample of 1 class"
         raise InputError(where, why, "give rows of at least two classes")
     for name, row in zip(classes[count < members], first[count < members], strict=True):
         why = f"class {_shown(name)} has one member, row {row}: nothing says how far that class reaches"

@@ -12,6 +12,7 @@ from typing import Any
 
 from deeplimits.claims.claim import Finding
 from deeplimits.errors import InputError
+from deeplimits.inference.contest import Contest
 from deeplimits.plane.record import Comparison
 from deeplimits.report import claims, theme
 from deeplimits.report.exhibits import Exhibit, exhibits
@@ -28,6 +29,7 @@ def html(
     *,
     command: str | None = None,
     data: str | None = None,
+    estimators: Contest | None = None,
 ) -> Path:
     """Write a record, or several side by side, as one self-contained HTML page with PNG figures beside it.
 
@@ -39,6 +41,7 @@ def html(
         path: the page to write; the figures are written beside it as <stem>-<figure>.png.
         command: the command that makes the page again; by default the call of `dl.compare`.
         data: where the inputs came from, in words.
+        estimators: a table of estimators on the same data, shown after the families.
 
     Returns:
         The path of the page.
@@ -58,7 +61,7 @@ def html(
             return claims.page(records, path, command)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = [_drawn(exhibit, path) for exhibit in exhibits(records)]
-        path.write_text(_page(records, drawn, command, data), encoding="utf-8")
+        path.write_text(_page(records, drawn, command, data, estimators), encoding="utf-8")
     except OSError as error:
         raise InputError(
             "html", f"{str(path)!r} cannot be written ({error})", "name a file in a folder you can write to"
@@ -79,7 +82,13 @@ def _drawn(exhibit: Exhibit, path: Path) -> dict[str, Any]:
     return {"exhibit": exhibit, "picture": picture.name, "drawings": drawings}
 
 
-def _page(records: Sequence[Comparison], drawn: list[dict[str, Any]], command: str | None, data: str | None) -> str:
+def _page(
+    records: Sequence[Comparison],
+    drawn: list[dict[str, Any]],
+    command: str | None,
+    data: str | None,
+    estimators: Contest | None,
+) -> str:
     families = [family_view(record) for record in records]
     return (
         environment()
@@ -89,10 +98,11 @@ def _page(records: Sequence[Comparison], drawn: list[dict[str, Any]], command: s
             drawn=drawn,
             command=command or "\n".join(family["call"] for family in families),
             data=data,
+            estimators=estimators,
             versions=versions(records[0].version),
             light=theme.css("light"),
             dark=theme.css("dark"),
-            record=_json(records),
+            record=_json(records, estimators),
         )
     )
 
@@ -113,8 +123,11 @@ def environment() -> Any:
     return found
 
 
-def _json(records: Sequence[Comparison]) -> str:
-    text = json.dumps({"comparisons": [json.loads(record.to_json()) for record in records]}, allow_nan=False)
+def _json(records: Sequence[Comparison], estimators: Contest | None) -> str:
+    content = {"comparisons": [json.loads(record.to_json()) for record in records]}
+    if estimators is not None:
+        content["estimators"] = json.loads(estimators.to_json())
+    text = json.dumps(content, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
