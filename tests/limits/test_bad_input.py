@@ -218,6 +218,16 @@ def test_values_out_of_range(dtype):
     refused(kernel(huge), errors.PrecisionError, np.dtype(dtype).name)
 
 
+def test_values_below_the_range():
+    """Never a silent zero: cubes of small inputs, layer after layer, leave the range of float32 downwards."""
+    net = dl.Mlp(dl.act.RectifiedMonomial(3))
+    small = (X * 1e-3).astype(np.float32)
+    refused(kernel(small, net=net, depth=3), errors.PrecisionError, "below the smallest number of float32")
+    assert dl.kernel(net, small.astype(np.float64), depth=3, get="nngp").diagonal().min() > 0
+    refused(kernel(small.astype(np.float64), net=net, depth=4), errors.PrecisionError, "number of float64")
+    assert not dl.kernel(dl.Mlp("relu", 0.0), X, depth=3).nngp.any()
+
+
 def test_refused_before_any_work(monkeypatch):
     """Bad arrays and sizes are found before the network is looked at."""
     from deeplimits.limits.kernel import ask

@@ -91,6 +91,7 @@ def kernel(
     description = summarise(depth, list(limits))
     _refuse(description, kinds)
     _warn(tape, probe, description)
+    _vanishing(tape, probe, kinds, inputs.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         result = _evaluate(tape, inputs, kinds)
     for kind, value in zip(kinds, result, strict=True):
@@ -247,6 +248,16 @@ def _rounded(kind: str, value: Any, half: Any) -> Any:
         value = value.to(half) if is_tensor(value) else value.astype(half)
     _finite(kind, value.float() if is_tensor(value) else value.astype(np.float32), half)
     return value
+
+
+def _vanishing(tape: Tape, probe: np.ndarray, kinds: tuple[str, ...], dtype: Any) -> None:
+    end, least = diagonal.run(tape, np.append(probe, 1.0)), float(np.finfo(dtype).tiny)
+    for kind in kinds:
+        value = end.k if kind == "nngp" else end.theta
+        if value[-1] > 0 and bool(((value >= 0) & (value < least)).any()):
+            why = f"values fall to {value.min():.2g}, below the smallest number of {np.dtype(dtype)}"
+            fix = "scale the inputs up" if dtype == np.float64 else "use dtype='float64', or scale the inputs up"
+            raise PrecisionError(f"kernel(get={kind!r})", why, fix)
 
 
 def _finite(kind: str, value: Any, dtype: Any) -> None:
