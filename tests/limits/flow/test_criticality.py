@@ -59,6 +59,13 @@ def test_edges_with_closed_forms_to_twelve_digits():
         assert edge.variance_length == pytest.approx(-1 / log(gain), rel=1e-9)
 
 
+@pytest.mark.parametrize("bias_std", [0.01, 1.0, 10.0, 90.0])
+def test_curvature_at_every_variance(bias_std):
+    edge = criticality("erf", bias_std)
+    q = edge.variance
+    assert edge.curvature == pytest.approx(edge.weight_std**2 * 16 * q**2 / pi / (1 + 4 * q) ** 1.5, rel=1e-8)
+
+
 def test_tanh_solves_its_equations_to_twelve_digits():
     edge = criticality("tanh", sqrt(0.05))
     with mpmath.workdps(25):
@@ -138,6 +145,12 @@ def test_vanishing_variances_are_said():
     assert isnan(below.correlation)
     assert "depends on the inputs" in below.describe()
     assert criticality("tanh", 0.0, 1.5).correlation == 0.0
+
+
+def test_constants_have_their_variance():
+    zero, one = (criticality(dl.act.Polynomial((value,)), 0.1, 1.0) for value in (0.0, 1.0))
+    assert (zero.variance, zero.chi) == (pytest.approx(0.01), 0.0)
+    assert (one.variance, one.correlation_length) == (pytest.approx(1.01), 0.0)
 
 
 def test_describe_says_the_numbers():

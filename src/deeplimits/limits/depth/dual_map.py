@@ -236,7 +236,8 @@ def reason(dual: DualMap, ridge: float) -> str:
     if dual.case == SINGULAR:
         return head + (
             "A = 0 and A' != 0: the NTK tends to a singular kernel, psi ~ |x - x'|^-alpha with alpha = -4 log|A'| / "
-            f"log B' = {dual.alpha:.6g}; consistent for every law of the data on a sphere of dimension d if alpha = d"
+            f"log B' = {dual.alpha:.6g}; consistent where alpha is the dimension of the inputs' sphere and no cosine "
+            "is negative"
         )
     if dual.case == NEIGHBOUR:
         return head + "A = A' = 0: the kernel of the nearest training input outgrows every other"

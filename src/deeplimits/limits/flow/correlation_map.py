@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import pi, sqrt
 
@@ -12,7 +13,7 @@ from deeplimits.numerics.gaussian.family import Family
 from deeplimits.numerics.gaussian.linear import Linear
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
 
-_CLOSEST = 1e-18
+_CLOSEST, _SETTLED = 1e-18, 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,12 @@ class CorrelationMap:
         return self._curvature_from_slopes()
 
     def _curvature_from_slopes(self) -> float:
-        """Return the slope of f' at c = 1 from its values at c < 1, extrapolated in powers of 1 - c."""
-        steps = 2.0 ** -np.arange(4, 13)
-        top = self.gap(0.0)[1]
-        table = np.array([(top - self.gap(step)[1]) / step for step in steps])
-        best, error = table[-1], np.inf
-        for power in range(1, len(steps)):
-            finer = table[1:] + (table[1:] - table[:-1]) / (2**power - 1)
-            change = np.abs(finer - table[1:]).min()
-            if change < error:
-                best, error = finer[int(np.abs(finer - table[1:]).argmin())], change
-            table = finer
-        return float(best)
+        """Return f''(1) from values of f' at c < 1, extrapolated in powers of 1 - c; NaN if they do not settle."""
+        for scale in 4.0 ** -np.arange(2, 16):
+            found, error = extrapolated(lambda gap: self.gap(gap)[1], scale)
+            if error <= _SETTLED * abs(found):
+                return found
+        return float("nan")
 
     def closing(self) -> tuple[int, float]:
         """Return p and the limit of l^p (1 - c_l) where chi = 1: 2/f''(1) at p = 1, or 9 pi^2 / (2 r^2) at p = 2.
@@ -84,3 +79,23 @@ class CorrelationMap:
             return 2, (3 * pi / (sqrt(2) * ratio)) ** 2
         curvature = self.curvature()
         return 1, 2 / curvature if curvature > 0 else float("inf")
+
+
+def extrapolated(function: Callable[[float], float], scale: float) -> tuple[float, float]:
+    """Return minus the derivative at 0 from halved steps, Richardson's table, and the smallest change in it.
+
+    Example:
+        >>> round(extrapolated(lambda x: 1 / (1 + x), 0.1)[0], 10)
+        1.0
+    """
+    steps = scale * 2.0 ** -np.arange(8)
+    top = function(0.0)
+    table = np.array([(top - function(float(step))) / step for step in steps])
+    best, error = float(table[-1]), np.inf
+    for power in range(1, len(steps)):
+        finer = table[1:] + (table[1:] - table[:-1]) / (2**power - 1)
+        change = np.abs(finer - table[1:])
+        if change.min() < error:
+            best, error = float(finer[change.argmin()]), float(change.min())
+        table = finer
+    return best, error

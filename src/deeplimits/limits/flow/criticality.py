@@ -177,7 +177,9 @@ def _edge(layer: Activation, variances: VarianceMap, bias: float) -> Criticality
             )
         else:
             why = f"no variance between 0 and {HIGHEST:g} is fixed where chi = 1: there is no edge at this bias"
-        fix = "change bias_std (Criticality.diagram draws where the edge is), or scale residual branches by DEPTH**-0.5"
+        fix = (
+            "change bias_std (criticality(..., weight_std=1.0).diagram() finds edges), or scale branches by DEPTH**-0.5"
+        )
         raise NoLimit(where, why, fix)
     (q, weight, gain), rest = steady[0], steady[1:]
     others = tuple((sqrt(w), v) for v, w, _ in rest)

@@ -80,8 +80,12 @@ class VarianceMap:
         turns = np.flatnonzero(np.sign(wrong[place[1:]]) != np.sign(wrong[place[:-1]]))
         found = []
         for turn in turns:
-            ends = np.log(self.grid[[place[turn], place[turn + 1]]])
-            solved = root_scalar(lambda x: equation(float(np.exp(x))), bracket=ends.tolist(), xtol=1e-15, rtol=1e-14)
+            ends = np.log(self.grid[[place[turn], place[turn + 1]]]).tolist()
+            low, high = (equation(float(np.exp(x))) for x in ends)
+            if low * high >= 0:  # rounding decides the sign: that end is the root
+                found.append(float(np.exp(ends[0] if abs(low) < abs(high) else ends[1])))
+                continue
+            solved = root_scalar(lambda x: equation(float(np.exp(x))), bracket=ends, xtol=1e-15, rtol=1e-14)
             found.append(float(np.exp(solved.root)))
         return found
 
