@@ -14,6 +14,8 @@ import deeplimits as dl
 from deeplimits.architecture.increment import Increment
 from deeplimits.errors import AccuracyWarning, DescriptionError, NoRule
 from deeplimits.layer import DEPTH, Dense, Layer, Repeat, Residual, RMSNorm
+from deeplimits.limits.kernel.activation import family
+from deeplimits.limits.kernel.increment import Block
 
 ONE = np.ones((1, 3))
 PAIR = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
@@ -121,9 +123,28 @@ def test_averages_inside_averages():
     close(dl.kernel(network(Normed()), MIXED, depth=4), dl.kernel(parts, MIXED, depth=4), 1e-10)
 
 
-def test_nearly_coincident_inputs():
-    rows = np.array([[1.0, 0.5, 0.25], [1.0, 0.5, 0.25 + 1e-7]])
-    close(dl.kernel(network(Branch("relu")), rows, depth=4), dl.kernel(dl.ResNet("relu"), rows, depth=4), 1e-9)
+@pytest.mark.parametrize("apart", [1e-3, 1e-7, 1e-11])
+def test_nearly_coincident_inputs(apart):
+    rows = np.array([[1.0, 0.5, 0.25], [1.0, 0.5, 0.25 + apart]])
+    close(dl.kernel(network(Branch("relu")), rows, depth=4), dl.kernel(dl.ResNet("relu"), rows, depth=4), 1e-13)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.3])
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_small_gaps_keep_their_own_accuracy(name, ratio):
+    gap = np.array([0.0, 1e-18, 1e-12, 1e-8, 1e-4, 5e-3, 0.019, 0.021, 0.5, 1.0, 1.9, 2.0])
+    q1, s = np.ones_like(gap), np.sqrt(ratio)
+    found = Block(Branch(name)).near(gap * s, (2 - gap) * s, q1, ratio * q1)
+    expected = family(dl.act.activation(name)).near(gap * s, (2 - gap) * s, q1, ratio * q1)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(found[0][:3], expected[0][:3], rtol=1e-10)
+
+
+def test_a_block_without_a_skip_has_a_phase():
+    found = dl.describe(Dense() >> Repeat(Branch("tanh", 2.0)) >> Dense(1), probe=(1.0,))
+    expected = dl.describe(Dense() >> Repeat(dl.act.Tanh() >> Dense(bias_std=2.0)) >> Dense(1), probe=(1.0,))
+    assert "ordered phase" in str(found) and str(found)[:140] == str(expected)[:140]
 
 
 def test_what_is_learned_enters_the_tangent_kernel_alone():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-11
 _FEW = 32
+_CLOSE, _RATIO = 1e-2, 1e-4
 _ANGLES = (0.0, 0.4, 1.5, 2.6, np.pi)
 
 
@@ -72,23 +73,38 @@ class Block:
     def near(
         self, gap: np.ndarray, span: np.ndarray, q1: np.ndarray, q2: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (sqrt(Q1 Q2) - C, sqrt(Q1 Q2) + C, dC/dk), accurate to rounding of the diagonal."""
+        """Return (sqrt(Q1 Q2) - C, sqrt(Q1 Q2) + C, dC/dk).
+
+        Of nearly coincident inputs the first is the integral of dC/dk over the gap, with its own relative accuracy
+        however small; else it is accurate to rounding of the diagonal.
+        """
         import torch
 
         shape = np.broadcast_shapes(*(np.shape(part) for part in (gap, span, q1, q2)))
-        given = (np.broadcast_to(np.asarray(part, dtype=np.float64), shape).ravel() for part in (gap, span, q1, q2))
-        gap, span, q1, q2 = given
-        flat = (torch.from_numpy(part.copy()) for part in (gap, span, q1, q2))
-        down, up, one, two = flat
-        zero = torch.zeros_like(one)
-        given = torch.cat([_angle(down, up), zero, zero]), torch.cat([one, one, two]), torch.cat([two, one, two])
-        value, slope = (part.numpy() for part in self._evaluate(*given))
-        value, first, second = value.reshape(3, -1)
-        slope = slope[: len(gap)]
-        scale = np.sqrt(first * second)
-        value = np.where((gap <= 0) & (q1 == q2), scale, value)
-        below, above = np.maximum(scale - value, 0.0), np.maximum(scale + value, 0.0)
-        return below.reshape(shape), above.reshape(shape), slope.reshape(shape)
+        full = (np.broadcast_to(np.asarray(part, dtype=np.float64), shape).ravel() for part in (gap, span, q1, q2))
+        down, up, one, two = (torch.from_numpy(part.copy()) for part in full)
+        nodes, weights = _gauss()
+        close = down < _CLOSE * up
+        step = down[close, None] * nodes**2
+        inner = _angle(step, (down + up)[close, None] - step).flatten()
+        first, second = (part[close].repeat_interleave(len(nodes)) for part in (one, two))
+        zero, low, high, share = torch.zeros_like(one), *_stretched(one[close], two[close])
+        none = torch.zeros_like(low)
+        value, slope = self._evaluate(
+            torch.cat([_angle(down, up), zero, zero, none, none, none, inner]),
+            torch.cat([one, one, two, low, high, low, first]),
+            torch.cat([two, one, two, low, high, high, second]),
+        )
+        count, few = len(one), len(low)
+        found, left, right = value[: 3 * count].reshape(3, count)
+        small, large, together = value[3 * count : 3 * count + 3 * few].reshape(3, few)
+        scale = (left * right).sqrt()
+        below = (scale - found).clamp(min=0)
+        apart = share * ((small * large).sqrt() - together).clamp(min=0)
+        inside = slope[3 * (count + few) :].reshape(few, len(nodes)) * 2 * nodes * weights
+        below[close] = apart + down[close] * inside.sum(1)
+        results = (below, (2 * scale - below).clamp(min=0), slope[:count])
+        return tuple(part.numpy().reshape(shape) for part in results)  # type: ignore[return-value]
 
     def error(self, q: np.ndarray | float) -> float:
         """Return an estimate of the largest error of C and dC/dk relative to their diagonals, at variances up to q."""
@@ -109,6 +125,27 @@ class Block:
 
     def __str__(self) -> str:
         return f"the increment of {type(self.layer).__name__}"
+
+
+def _stretched(q1: torch.Tensor, q2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return variances around the same mean, at a ratio not too near 1, and the factor their misalignment is too large.
+
+    sqrt(Q1 Q2) - C of collinear inputs grows like the square of the logarithm of q2/q1: read off where it is not lost
+    to rounding, and scaled down.
+    """
+    ratio = ((q2 - q1) / q1).log1p()
+    wide = ratio.abs().clamp(min=_RATIO)
+    mean, half = q1.sqrt() * q2.sqrt(), (wide / 2).exp()
+    return mean / half, mean * half, (ratio / wide) ** 2
+
+
+@lru_cache(maxsize=1)
+def _gauss() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the Gauss-Legendre nodes and weights on [0, 1] that integrate dC/dk over a gap, in its square root."""
+    import torch
+
+    x, w = np.polynomial.legendre.leggauss(6)
+    return torch.from_numpy((x + 1) / 2), torch.from_numpy(w / 2)
 
 
 @lru_cache(maxsize=4096)
