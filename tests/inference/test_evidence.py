@@ -22,7 +22,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+# Slow: at depth infinity each of the twenty evidences of a test writes the flow anew.
+SLOW = [pytest.param(case, marks=[pytest.mark.slow] if "infinity" in case else []) for case in CASES]
+
+
+@pytest.mark.parametrize("case", SLOW)
 @pytest.mark.parametrize("kind", [NNGP, NTK], ids=["nngp", "ntk"])
 def test_gradient(case, kind):
     """1e-6 of the gradient's size, as the error of the differences is below 1e-8 there."""

@@ -25,9 +25,11 @@ CASES = {
     "relu, biases": (dl.Mlp("relu", bias_std=0.2), 4),
     "by hand": (dl.layer.Dense(weight_std=1.2) >> dl.act.Gelu() >> dl.layer.Dense(1, bias_std=0.1), None),
 }
+# Slow: the several hundred steps of a flow, differentiated as a whole for comparison.
+SLOW = [pytest.param(case, marks=[pytest.mark.slow] if "infinity" in case else []) for case in CASES]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", SLOW)
 @pytest.mark.parametrize("get", ["nngp", "ntk"])
 def test_pullback_is_autograd(case, get):
     """The NTK's slope at angle 0 limits the plain path's angle to 1e-8 there."""
@@ -42,7 +44,7 @@ def test_pullback_is_autograd(case, get):
         assert abs(found[path] - float(slope)) <= 1e-7 * size, path
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if name != "relu, infinity"])
+@pytest.mark.parametrize("case", [case for case in SLOW if case.values[0] != "relu, infinity"])
 def test_derivatives_sum_to_the_pullback(case, monkeypatch):
     net, depth = CASES[case]
     at = {path: float(value) for path, value in net.hyperparameters().items()}
