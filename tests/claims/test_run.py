@@ -1,10 +1,12 @@
 """Claims run step by step: each is stored, resumed where it was cut short, and redone where it no longer answers."""
 
 import pytest
+import torch
 
 from deeplimits.claims import run as room
 from deeplimits.claims import store
 from deeplimits.claims.claim import CONFIRMED, NOT_CONFIRMED, UNDECIDED, Part, from_json, judge, to_json
+from deeplimits.claims.one_thread import one_thread
 from deeplimits.claims.registry import chosen, claim, keys
 from deeplimits.claims.run import run
 from deeplimits.errors import DeepLimitsError, InputError
@@ -124,3 +126,17 @@ def test_keys_are_files_and_every_claim_says_who_it_is():
 def test_claims_are_chosen_in_their_order():
     assert chosen([]) == keys()
     assert chosen(keys()[::-1]) == keys()
+
+
+def test_torch_gets_its_threads_back():
+    @one_thread()
+    def interrupted():
+        assert torch.get_num_threads() == 1
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)

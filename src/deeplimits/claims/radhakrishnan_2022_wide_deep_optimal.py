@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deeplimits.claims import agreement
-from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Step
+from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.numerics.seeds import generator
 from deeplimits.plane.record import Estimate
 
@@ -96,7 +96,29 @@ def singular(sizes: Sizes) -> Measured:
                 "rounding",
             )
         )  # fmt: skip
+    parts.append(_settled(activation, sizes.singular[-1]))
     return Measured(parts, [_panel("Singular kernel, d = 2", sizes.singular, same, [len(T)] * len(same))])
+
+
+def _settled(activation: Any, depth: int) -> Part:
+    """Extrapolate NTK_L / ((L + 1) A'^(2L)) at cosine 0.3 from two depths, its error a/(L + 1) + b/(L + 1)^2."""
+    from deeplimits.architecture.zoo import Mlp
+    from deeplimits.limits.depth.dual_map import Cosines, dual_map
+    from deeplimits.limits.depth.singular import singular_kernel
+    from deeplimits.limits.kernel.ask import kernel
+
+    c, dual = 0.3, dual_map(activation)
+    at = Cosines(np.array([c]), np.array([1 - c]), np.array([1 + c]))
+    X = sqrt(2) * np.array([[1.0, 0.0], [c, sqrt(1 - c**2)]])
+    depths = (depth // 2, depth)
+    ntk = [float(kernel(Mlp(activation, weight_std=1.0), X, depth=L, get="ntk")[0, 1]) for L in depths]
+    few, many = (value / ((L + 1) * dual.slope ** (2 * L)) for value, L in zip(ntk, depths, strict=True))
+    ratio = (depths[1] + 1) / (depths[0] + 1)
+    found, predicted = (ratio * many - few) / (ratio - 1), float(np.exp(singular_kernel(dual)(at)[1][0]))
+    return agreement.equal(
+        "NTK over (L + 1) A'^2L at cosine 0.3, extrapolated: the singular kernel", predicted, found,
+        predicted / depth**2, "the next order, 1/L^2 of itself allowed", paper=False,
+    )  # fmt: skip
 
 
 def nearest(sizes: Sizes) -> Measured:

@@ -79,7 +79,7 @@ def _scales(axes: Any, panel: Panel) -> None:
         axes.yaxis.set_major_locator(FixedLocator([0.0, 0.5, 1.0, 10.0, 100.0]))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-        axes.set_ylim(bottom=-0.1)
+        axes.set_ylim(bottom=-0.1, top=1.8 * axes.get_ylim()[1])
 
 
 def _handle(curve: Curve, style: theme.Style, colour: str) -> Any:
