@@ -30,6 +30,7 @@ _HOME = {
     "html": "report",
     "transfer": "transfer.make",
     "coordinate_check": "transfer.coordinates",
+    "lr_transfer": "transfer.sweep",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors", "testing")

@@ -1,0 +1,160 @@
+"""Learning-rate curves: minima with intervals, their drift over sizes, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+TRANSFERS, DRIFTS, UNDECIDED = "transfers", "drifts", "undecided"
+RESAMPLES, CONFIDENCE = 2000, 0.99
+OCTAVES = 0.75
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Loss against learning rate at one size.
+
+    Attributes:
+        size: what was built.
+        log2_lrs: base-2 logarithms of the base's learning rates.
+        losses: shape (learning rates, seeds); infinite where training diverged.
+        best_log2_lr: minimum of the parabola through the three points around the smallest mean log loss.
+        low, high: its bootstrap interval over seeds, widened as Student's t is for few of them.
+        best_loss: geometric mean of the loss there.
+        at_edge: whether the smallest loss lies at an end of the grid, so that the minimum may lie beyond.
+    """
+
+    size: Mapping[str, int]
+    log2_lrs: tuple[float, ...]
+    losses: tuple[tuple[float, ...], ...]
+    best_log2_lr: float
+    low: float
+    high: float
+    best_loss: float
+    at_edge: bool
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How the best learning rate moves with the size.
+
+    Attributes:
+        rule: the parametrization.
+        curves: one a size, the base first.
+        drift: best log2 learning rate of the last size minus that of the first, in octaves.
+        drift_low, drift_high: its bootstrap interval.
+        span: largest minus smallest of the best log2 learning rates.
+        loss_ratio: best loss of the last size over that of the first.
+        verdict: "transfers" (the drift's interval lies within the margin), "drifts" (outside) or "undecided".
+        reason: in words.
+    """
+
+    rule: str
+    curves: tuple[Curve, ...]
+    drift: float
+    drift_low: float
+    drift_high: float
+    span: float
+    loss_ratio: float
+    verdict: str
+    reason: str
+
+    def __str__(self) -> str:
+        lines = [f"{self.rule}: {self.verdict}. {self.reason}"]
+        for curve in self.curves:
+            edge = "  at the edge of the grid" if curve.at_edge else ""
+            interval = f"[{curve.low:+.2f}, {curve.high:+.2f}]"
+            lines.append(
+                f"  {dict(curve.size)}: best 2^{curve.best_log2_lr:+.2f} {interval}, loss {curve.best_loss:.4g}{edge}"
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, bool]:
+    """Return (best log2 learning rate, loss there, whether it lies at an end of the grid).
+
+    Args:
+        log2_lrs: shape (R,), rising.
+        losses: shape (R, S); diverged runs are infinite.
+
+    Example:
+        >>> x = np.arange(-4.0, 1.0)
+        >>> best, loss, edge = minimum(x, np.exp((x - (-1.7)) ** 2)[:, None])
+        >>> round(best, 6), round(loss, 6), edge
+        (-1.7, 1.0, False)
+    """
+    with np.errstate(divide="ignore"):
+        level = np.log(losses).mean(1)
+    place = int(np.argmin(level))
+    if place in (0, len(level) - 1) or not np.isfinite(level[place - 1 : place + 2]).all():
+        return float(log2_lrs[place]), float(np.exp(level[place])), place in (0, len(level) - 1)
+    c, b, a = np.polynomial.polynomial.polyfit(
+        log2_lrs[place - 1 : place + 2] - log2_lrs[place], level[place - 1 : place + 2], 2
+    )
+    offset = -b / (2 * a) if a > 0 else 0.0
+    return float(log2_lrs[place] + offset), float(np.exp(c + b * offset + a * offset**2)), False
+
+
+def summarise(
+    rule: str,
+    sizes: Sequence[Mapping[str, int]],
+    log2_lrs: Sequence[float],
+    losses: np.ndarray,
+    margin: float = OCTAVES,
+    seed: int = 0,
+) -> Transfer:
+    """Return the curves and the verdict.
+
+    Args:
+        rule: the parametrization.
+        sizes: the base first.
+        log2_lrs: of the base's learning rates, rising.
+        losses: shape (sizes, learning rates, seeds); infinite where training diverged.
+        margin: drift in octaves that still counts as transfer.
+        seed: of the bootstrap, which resamples seeds of each size.
+    """
+    x, rng = np.asarray(log2_lrs, dtype=float), np.random.default_rng(seed)
+    best = [minimum(x, at) for at in losses]
+    draws = rng.integers(losses.shape[2], size=(RESAMPLES, len(sizes), losses.shape[2]))
+    moved = np.array([[minimum(x, at[:, draw])[0] for at, draw in zip(losses, each, strict=True)] for each in draws])
+    places = np.array([b for b, _, _ in best])
+    ends = _interval(places, moved, losses.shape[2] - 1)
+    drifts = _interval(places[-1] - places[0], moved[:, -1] - moved[:, 0], 2 * (losses.shape[2] - 1))
+    curves = tuple(
+        Curve(dict(size), tuple(x.tolist()), tuple(map(tuple, at.tolist())), b, float(low), float(high), loss, edge)
+        for size, at, (b, loss, edge), low, high in zip(sizes, losses, best, *ends, strict=True)
+    )
+    drift = float(places[-1] - places[0])
+    verdict, reason = _verdict(drift, float(drifts[0]), float(drifts[1]), curves, margin)
+    ratio = best[-1][1] / best[0][1]
+    return Transfer(
+        rule, curves, drift, float(drifts[0]), float(drifts[1]), float(np.ptp(places)), ratio, verdict, reason
+    )
+
+
+def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
+    """Return the ends of a bootstrap interval, widened as Student's t is for few seeds."""
+    level = 0.5 + CONFIDENCE / 2
+    widening = stats.t.ppf(level, degrees) / stats.norm.ppf(level)
+    return value + widening * (np.quantile(resampled, [1 - level, level], axis=0) - value)
+
+
+def _verdict(drift: float, low: float, high: float, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
+    interval = f"{100 * CONFIDENCE:g} % interval [{low:+.2f}, {high:+.2f}]"
+    words = f"the best learning rate moves by {drift:+.2f} octaves ({interval})"
+    edges = [str(dict(curve.size)) for curve in curves if curve.at_edge]
+    if edges:
+        return UNDECIDED, f"{words}, but at {edges[0]} the smallest loss lies at the edge of the grid: widen it"
+    if -margin <= low and high <= margin:
+        return TRANSFERS, f"{words}, within {margin:g}"
+    if low > margin or high < -margin:
+        return DRIFTS, f"{words}, beyond {margin:g}"
+    return UNDECIDED, f"{words}: more seeds or a finer grid would tell whether that is within {margin:g}"

@@ -1,0 +1,190 @@
+"""Learning-rate sweeps: minima, intervals, verdicts, and stores that lose nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from math import inf, nan, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import deeplimits as dl
+from deeplimits.transfer.curves import minimum, summarise
+from tests.transfer.models import Mlp
+
+GRID = np.arange(-8.0, 0.0)
+SIZES = [{"width": 32}, {"width": 64}, {"width": 128}]
+
+
+def bowls(centres, seeds=4, noise=0.05):
+    rng = np.random.default_rng(0)
+    centre = np.array(centres)[:, None, None] + noise * rng.standard_normal((len(centres), 1, seeds))
+    return np.exp(0.3 * (GRID[None, :, None] - centre) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("centres", "noise", "verdict"),
+    [((-4, -4.1, -4.1), 0.05, "transfers"), ((-3, -4.5, -6), 0.05, "drifts"), ((-4, -4.4, -4.75), 0.5, "undecided")],
+)
+def test_verdicts(centres, noise, verdict):
+    found = summarise("mup", SIZES, GRID.tolist(), bowls(centres, noise=noise))
+    assert found.verdict == verdict
+    assert found.drift == pytest.approx(centres[-1] - centres[0], abs=4 * noise / sqrt(2))
+    assert found.drift_low <= found.drift <= found.drift_high
+    assert found.loss_ratio == pytest.approx(1, rel=noise)
+    assert verdict in str(found)
+
+
+def test_minima_are_parabolas():
+    x = np.arange(-6.0, 0)
+    best, loss, edge = minimum(x, 2 * np.exp(0.7 * (x + 2.3) ** 2)[:, None])
+    assert (best, loss, edge) == (pytest.approx(-2.3), pytest.approx(2), False)
+
+
+def test_edges_and_divergence_are_said():
+    losses = bowls((-4, -4, -9))
+    found = summarise("mup", SIZES, GRID.tolist(), losses)
+    assert found.verdict == "undecided"
+    assert found.curves[-1].at_edge
+    assert "widen it" in found.reason
+    losses = bowls((-4, -4, -4))
+    losses[:, -2:] = inf
+    assert summarise("mup", SIZES, GRID.tolist(), losses).verdict == "transfers"
+
+
+def train(model, groups, seed, steps=40):
+    """A few steps towards a random teacher, the learning rate falling to zero; the loss before the last step."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(64, 12, generator=generator)
+    y = torch.tanh(x @ torch.randn(12, 3, generator=torch.Generator().manual_seed(7)) / sqrt(12))
+    optimizer = torch.optim.AdamW(groups)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 5) * (1 - step / steps))
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return float(loss.detach())
+
+
+def counted(calls):
+    def inner(model, groups, seed):
+        calls.append(seed)
+        return train(model, groups, seed, steps=2)
+
+    return inner
+
+
+PLAN = {
+    "sizes": [{"width": 32, "depth": 4}, {"width": 64, "depth": 4}],
+    "lrs": [2.0**-k for k in (4, 6, 8)],
+    "seeds": 2,
+}
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path):
+    store, calls = tmp_path / "runs.sqlite", []
+
+    def interrupted(model, groups, seed):
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return counted(calls)(model, groups, seed)
+
+    with pytest.raises(KeyboardInterrupt):
+        dl.lr_transfer(Mlp, interrupted, "mup", **PLAN, store=store)
+    dl.lr_transfer(Mlp, counted(calls), "mup", **PLAN, store=store)
+    assert len(calls) == 12
+    again = dl.lr_transfer(Mlp, counted(calls), "mup", **PLAN, store=store)
+    assert len(calls) == 12
+    more = dl.lr_transfer(Mlp, counted(calls), "mup", **{**PLAN, "seeds": 3}, store=store)
+    assert len(calls) == 18
+    np.testing.assert_array_equal(np.array(more.curves[1].losses)[:, :2], again.curves[1].losses)
+
+
+def test_losses_that_are_not_finite_are_divergence(tmp_path):
+    def diverges(model, groups, seed):
+        return nan if groups[0]["lr"] > 2.0**-5 else train(model, groups, seed, steps=2)
+
+    found = dl.lr_transfer(Mlp, diverges, "mup", **PLAN, store=tmp_path / "runs.sqlite")
+    assert found.curves[0].losses[-1] == (inf, inf)
+
+
+def test_another_plan_is_refused(tmp_path):
+    store = tmp_path / "runs.sqlite"
+    dl.lr_transfer(Mlp, counted([]), "mup", **PLAN, store=store)
+    with pytest.raises(dl.DeepLimitsError, match="rule is 'mup' there and 'sp' here"):
+        dl.lr_transfer(Mlp, counted([]), "sp", **PLAN, store=store)
+
+
+WORKER = """
+import sys, time
+from tests.transfer.models import Mlp
+from tests.transfer.test_sweep import PLAN, train
+from deeplimits.transfer.sweep import lr_transfer
+
+def slow(model, groups, seed):
+    time.sleep(0.4)
+    print("run", flush=True)
+    return train(model, groups, seed, steps=2)
+
+lr_transfer(Mlp, slow, "mup", **PLAN, store=sys.argv[1])
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_worker_and_two_that_share(tmp_path):
+    """One worker is killed with SIGKILL in a run; two others take what is left. Waits for a stale run."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WORKER, str(tmp_path / "runs.sqlite")]
+
+    def start():
+        return subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+
+    first = start()
+    lines = [first.stdout.readline() for _ in range(3)]
+    time.sleep(0.1)
+    first.send_signal(signal.SIGKILL)
+    left = len([line for line in lines + first.stdout.readlines() if line == "run\n"])
+    others = [start(), start()]
+    outputs = [worker.communicate(timeout=180)[0].splitlines() for worker in others]
+    assert all(output[-1] == "finished" for output in outputs)
+    runs = sum(output.count("run") for output in outputs)
+    assert 12 <= left + runs <= 13
+
+
+@pytest.mark.slow
+def test_rates_transfer_in_width_and_drift_without_a_rule(tmp_path):
+    """Width 32 to 256 of a residual perceptron: 96 short trainings a rule, at two seeds."""
+    plan = {
+        "sizes": [{"width": 32, "depth": 2}, {"width": 256, "depth": 2}],
+        "lrs": [2.0**-k for k in range(3, 11)],
+        "seeds": 3,
+    }
+    right = dl.lr_transfer(Mlp, train, "mup", **plan, store=tmp_path / "mup.sqlite")
+    wrong = dl.lr_transfer(Mlp, train, "sp", **plan, store=tmp_path / "sp.sqlite")
+    assert abs(right.drift) <= 0.75
+    assert wrong.drift <= -1.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sizes": PLAN["sizes"][:1]}, "1 different sizes"),
+        ({"lrs": [0.1, 0.2]}, "three learning rates"),
+        ({"lrs": [0.0, 0.1, 0.2]}, "above zero"),
+        ({"seeds": 1}, "two or more"),
+    ],
+)
+def test_refused(tmp_path, changed, words):
+    with pytest.raises(dl.DeepLimitsError, match=words):
+        dl.lr_transfer(Mlp, train, "mup", **{**PLAN, **changed}, store=tmp_path / "runs.sqlite")
