@@ -82,6 +82,7 @@ REFUSED = {
     "activation": r"optimize='activation': Erf\(.*\) is not a number that the kernel has a gradient in",
     "weight_sdt": r"no hyperparameter with a gradient. Fix: did you mean 'weight_std'",
     "depth": r"optimize='depth' is no hyperparameter with a gradient",
+    3: "optimize=3 is no hyperparameter with a gradient",
     "readout_bias_std": "0 has no logarithm",
     "inner_std": "does not depend on it, its gradient is zero",
 }
@@ -90,7 +91,7 @@ REFUSED = {
 @pytest.mark.parametrize("path", REFUSED)
 def test_refused_hyperparameters(path):
     with pytest.raises(dl.errors.DescriptionError, match=REFUSED[path]):
-        NNGP(NET, 3, optimize=[path]).fit(X, Y)
+        NNGP(NET, 3, optimize=path).fit(X, Y)
 
 
 def test_the_law_of_trained_networks_has_no_evidence():

@@ -173,6 +173,8 @@ def test_refusals():
         NNGP(dl.Mlp("identity"), 3, 0.0).fit(X, Y)
     with pytest.raises(dl.errors.NoLimit, match="there is no NTK at infinite depth"):
         NTK(dl.Mlp("relu"), inf).fit(X, Y)
+    with pytest.raises(dl.errors.NoLimit, match="mean square of an activation is infinite"):
+        NNGP(dl.Mlp(dl.act.Custom(lambda x: torch.exp(x * x))), 2).fit(X, Y)
     with pytest.raises(dl.errors.DescriptionError, match=r"'ensemble' .* or 'gp'"):
         NTK(posterior="ensembl").fit(X, Y)
     with pytest.raises(dl.errors.DescriptionError, match="not a network description"):

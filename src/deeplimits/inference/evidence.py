@@ -110,7 +110,7 @@ def tuned(where: str, net: Layer, asked: Any, noise: float | None) -> dict[str, 
         return {}
     if isinstance(asked, str) and asked == "all":
         return {path: value for path, value in known.items() if value > 0}
-    paths = [asked] if isinstance(asked, str) else list(asked)
+    paths = list(asked) if isinstance(asked, list | tuple | set | frozenset) else [asked]
     for path in paths:
         if path not in known:
             raise DescriptionError(where, _no_gradient(net, path), f"{nearest(str(path), known)}; or 'all'")

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from deeplimits.errors import NoLimit
 from deeplimits.numerics.gaussian.expansion import Expansion
 from deeplimits.numerics.gaussian.polynomial import PolynomialFamily
 from deeplimits.numerics.gaussian.quadrature import Rule, mean_square, project, settle
@@ -121,6 +122,10 @@ def _beyond(terms: np.ndarray) -> float:
 
 
 def _octave(q: float) -> int:
+    if q == np.inf:
+        why = "the mean square of an activation is infinite, or beyond float64, at the variance it meets"
+        fix = "take one that grows more slowly than exp(x**2), smaller inputs or a smaller depth"
+        raise NoLimit("activation", why, fix)
     return max(-10, int(np.ceil(np.log2(q)))) if q > 0 else -10
 
 
