@@ -247,7 +247,7 @@ CLAIM = Claim(
     key="hayou-2023-commute-ii",
     statement=(
         "Width and depth commute for every sequence of branch scales whose squares have a bounded sum; "
-        "where the sum diverges, or without branches, they do not."
+        "where the sum diverges the covariance explodes, and without skips the order matters."
     ),
     source="hayou-2023-commute-ii; hanin-nica-2019 (the perceptron's law)",
     headline=HEADLINE,

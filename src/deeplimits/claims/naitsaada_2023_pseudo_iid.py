@@ -20,6 +20,7 @@ C0, DEPTH, WEIGHT_STD, BIAS_STD = 0.2, 4, 1.7**0.5, 0.1**0.5
 NEURONS = 20
 HEADLINE = "variance of a neuron, orthogonal weights"
 NARROW = 0.02
+SHARED = f"{NEURONS} neurons of each network, whose common variance is the number above"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def law_step(name: str, sizes: Sizes) -> Measured:
                 because="of the order of the relative variance, 1/n or 1/rank", networks=count,
             )
         )  # fmt: skip
-    parts.append(agreement.gaussian(f"marginal of a neuron, {name} weights", neurons, float(edge[0, 0])))
+    parts.append(agreement.gaussian(f"marginal of a neuron, {name} weights", neurons, float(edge[0, 0]), note=SHARED))
     return Measured(parts, [])
 
 
