@@ -114,7 +114,7 @@ def test_the_suite_says_what_the_samples_share():
 
 @pytest.mark.slow  # a flow of two quadratures and 100 modules; covers the suite on a block that is not Gaussian
 def test_a_gated_block_with_its_module_passes():
-    report = check_limit(Gated(), X, networks=200)
+    report = check_limit(Gated(), X, width=16, networks=100)
     parts = [check.part for check in report.checks]
     assert {"module: covariance", "module: tangent kernel", "networks and kernel", "tangent kernel"} <= set(parts)
     assert all(check.low <= check.measured <= check.high for check in report.checks)

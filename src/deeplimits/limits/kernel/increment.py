@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-11
 _FEW = 32
-_CLOSE, _RATIO = 1e-2, 1e-4
+_CLOSE, _RATIO = 1e-4, 1e-4
 _ANGLES = (0.0, 0.4, 1.5, 2.6, np.pi)
 
 
@@ -144,7 +144,7 @@ def _gauss() -> tuple[torch.Tensor, torch.Tensor]:
     """Return the Gauss-Legendre nodes and weights on [0, 1] that integrate dC/dk over a gap, in its square root."""
     import torch
 
-    x, w = np.polynomial.legendre.leggauss(6)
+    x, w = np.polynomial.legendre.leggauss(4)
     return torch.from_numpy((x + 1) / 2), torch.from_numpy(w / 2)
 
 
