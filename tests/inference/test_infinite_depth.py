@@ -6,10 +6,11 @@ from math import factorial
 
 import numpy as np
 import pytest
+import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import deeplimits as dl
-from deeplimits.errors import DeepLimitsError, InputError, NoLimit
+from deeplimits.errors import DeepLimitsError, InputError, NoLimit, PrecisionError
 
 Classifier = dl.learn.InfiniteDepthClassifier
 ZERO_ROW = "one of its integer rows is zero: it has no direction on the sphere and is refused"
@@ -173,6 +174,7 @@ def test_several_classes_of_any_type():
         ({"activation": "identity"}, NoLimit, "linear"),
         ({"activation": dl.act.Exp(rate=40.0)}, NoLimit, "inf for a standard normal"),
         ({"activation": dl.act.Custom(lambda x: (x**2).exp())}, NoLimit, "infinite"),
+        ({"activation": dl.act.Custom(torch.relu)}, PrecisionError, "may be zero"),
         ({"activation": "relu", "depth": 8}, DeepLimitsError, "E phi = "),
         ({"ridge": -1.0}, DeepLimitsError, "ridge=-1.0"),
         ({"depth": 0}, InputError, "depth=0"),

@@ -6,6 +6,7 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
+import torch
 
 import deeplimits as dl
 from deeplimits.errors import InputError
@@ -56,6 +57,12 @@ def test_singular_kernel_solves_its_equation(phi):
     assert (here[0] == there[0]).all()
     assert there[1] - log(dual.multiplier) == pytest.approx(here[1], abs=1e-7)
     assert psi(at(1e-9))[1][0] == pytest.approx(log(1e-9), abs=1e-6)
+
+
+def test_a_series_and_a_closed_form_have_the_same_kernel():
+    closed, series = (singular_kernel(dual_map(phi)) for phi in (dl.act.Erf(), dl.act.Custom(torch.erf)))
+    cosines = Cosines.logistic(np.linspace(-20, 60, 200))
+    assert series(cosines)[1] == pytest.approx(closed(cosines)[1], abs=1e-9)
 
 
 def test_singular_kernel_is_the_limit_of_the_ntk():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log
@@ -12,6 +13,8 @@ from scipy.interpolate import BSpline, make_interp_spline
 
 from deeplimits.errors import AccuracyWarning, NoLimit
 from deeplimits.limits.depth.dual_map import SINGULAR, SMALL, Cosines, DualMap
+from deeplimits.numerics.gaussian.expansion import Expansion
+from deeplimits.numerics.gaussian.polynomial import PolynomialFamily
 
 MOST_LAYERS = 50_000
 LINEAR = 1e-17
@@ -82,20 +85,52 @@ class SingularKernel:
 @lru_cache(maxsize=8)
 def _tabulated(dual: DualMap) -> SingularKernel:
     low, high = log(dual.multiplier) + log(1e-12), -log(LINEAR) + log(dual.growth) + 1
+    wrong = 0.0
+    if isinstance(dual.family, Expansion) and not isinstance(dual.family, PolynomialFamily):
+        layer, wrong = _spline(lambda x: _layer(dual, x), low, high)
+        table, error = _spline(lambda x: _iterated(layer, x, low, log(dual.multiplier)), low, high)
+    else:
+        table, error = _spline(lambda x: log_ratio(dual, Cosines.logistic(x)), low, high)
+    error = max(error, wrong * (high - low) / log(dual.growth))
+    if error > _WARN:
+        warnings.warn(f"the singular kernel is good to {error:.1e} of itself", AccuracyWarning, stacklevel=3)
+    return SingularKernel(dual, table, error)
+
+
+def _spline(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> tuple[BSpline, float]:
+    """Return a quintic spline through a function, halved until the nodes it has not seen agree, and the last error."""
     x = np.linspace(low, high, 8 * ceil(high - low))
-    values = log_ratio(dual, Cosines.logistic(x))
+    values = function(x)
     while True:
         spline = make_interp_spline(x, values, k=5)
         middle = (x[1:] + x[:-1]) / 2
-        exact = log_ratio(dual, Cosines.logistic(middle))
+        exact = function(middle)
         error = float(np.max(np.abs(spline(middle) - exact)))
         where = np.arange(1, len(x))
-        x, values = np.insert(x, where, middle), np.insert(values, where, exact)
+        x, values = np.insert(x, where, middle), np.insert(values, where, exact, axis=0)
         if error <= _TOLERANCE or 2 * len(x) > _MOST_NODES:
+            return make_interp_spline(x, values, k=5), error
+
+
+def _layer(dual: DualMap, x: np.ndarray) -> np.ndarray:
+    """Return log(f(c) / (A'^2 c)) and log((1 - f(c)) / (1 - c)) at c / (1 - c) = exp(x), shape (N, 2)."""
+    at = Cosines.logistic(x)
+    new = dual.step(at)[0]
+    return np.stack([_added(dual, at, new), np.log(new.gap / at.gap)], axis=1)
+
+
+def _iterated(layer: BSpline, x: np.ndarray, low: float, multiplier: float) -> np.ndarray:
+    """Return log(psi(c) / c) from one layer's table: costly series are then evaluated once."""
+    total, left = np.zeros(x.shape), np.arange(x.size)
+    for _ in range(MOST_LAYERS):
+        rise, fall = layer(x).T
+        total[left] += np.maximum(rise, 0)
+        x = x + multiplier + rise - fall
+        more = x > low
+        if not more.any():
             break
-    if error > _WARN:
-        warnings.warn(f"the singular kernel is good to {error:.1e} of itself", AccuracyWarning, stacklevel=3)
-    return SingularKernel(dual, make_interp_spline(x, values, k=5), error)
+        left, x = left[more], x[more]
+    return total
 
 
 def singular_kernel(dual: DualMap) -> SingularKernel:
@@ -134,12 +169,18 @@ def log_ratio(dual: DualMap, at: Cosines) -> np.ndarray:
     total, left = np.zeros(at.c.shape), np.arange(at.c.size)
     for _ in range(MOST_LAYERS):
         new = dual.step(at)[0]
-        small = at.c <= SMALL
-        added = np.log(new.c / at.c) - log(dual.multiplier)
-        added[small] = np.log1p(dual.excess(at.c[small]))
+        added = _added(dual, at, new)
         total[left] += added
         more = added > _SETTLED
         if not more.any():
             break
         left, at = left[more], new[more]
     return total
+
+
+def _added(dual: DualMap, at: Cosines, new: Cosines) -> np.ndarray:
+    """Return log(f(c) / (A'^2 c))."""
+    small = at.c <= SMALL
+    added = np.log(new.c / at.c) - log(dual.multiplier)
+    added[small] = np.log1p(dual.excess(at.c[small]))
+    return added
