@@ -156,7 +156,8 @@ def _split(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
         why = f"class {classes[counts.argmin()]!s} has {counts.min()} rows"
         raise InputError("contest", why, "give at least eight rows of each class: labels, not a continuous target")
     fit = min(ROWS, len(X) // 2)
-    parts = train_test_split(X, y, train_size=fit, test_size=min(NEW_ROWS, len(X) - fit), random_state=seed, stratify=y)
+    sizes = {"train_size": fit, "test_size": min(NEW_ROWS, len(X) - fit)}
+    parts: Any = train_test_split(X, y, **sizes, random_state=seed, stratify=y)
     return Split(parts[0], parts[2], parts[1], parts[3])
 
 
@@ -201,11 +202,11 @@ def _process(split: Split) -> tuple[np.ndarray, str]:
 
     middle, found = _median_distance(split.X), {}
     for factor in LENGTHS:
-        kernel = RBF(factor * middle)(split.X)
+        kernel: Any = RBF(factor * middle)(split.X)
         found |= {(size, factor): _evidence(size**2 * kernel, split.y) for size in SIZES}
     size, factor = max(found, key=found.__getitem__)
-    model = GaussianProcessClassifier(ConstantKernel(size**2) * RBF(factor * middle), optimizer=None)
-    model.fit(split.X, split.y)
+    fixed: dict[str, Any] = {"optimizer": None}
+    model = GaussianProcessClassifier(ConstantKernel(size**2) * RBF(factor * middle), **fixed).fit(split.X, split.y)
     words = f"standard deviation {size:g}, length scale {factor:g} x median distance"
     return model.predict_proba(split.X_new), words
 
@@ -218,7 +219,8 @@ def _machine(split: Split, seed: int) -> tuple[np.ndarray, str]:
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     gammas = {0.5 / (factor * _median_distance(split.X)) ** 2: factor for factor in LENGTHS}
     search = GridSearchCV(SVC(), {"C": COSTS, "gamma": list(gammas)}, cv=folds).fit(split.X, split.y)
-    model = CalibratedClassifierCV(search.best_estimator_, cv=folds, ensemble=False).fit(split.X, split.y)
+    pooled: dict[str, Any] = {"ensemble": False}
+    model = CalibratedClassifierCV(search.best_estimator_, cv=folds, **pooled).fit(split.X, split.y)
     factor = gammas[search.best_params_["gamma"]]
     words = f"C {search.best_params_['C']:g}, length scale {factor:g} x median distance"
     return model.predict_proba(split.X_new), words

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve, eigvalsh, lapack, solve_triangular
+from scipy.linalg import cho_solve, eigvalsh, get_lapack_funcs, solve_triangular
 
 from deeplimits.errors import InputError, PrecisionError
 from deeplimits.inference.prior import Prior, row_blocks
 
 EPSILON = float(np.finfo(np.float64).eps)
+potrf, potri, pocon, lange = get_lapack_funcs(("potrf", "potri", "pocon", "lange"), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Factor:
 
     def inverse(self) -> np.ndarray:
         """Return (K + noise I)^-1, shape (N, N); needs as much memory again."""
-        found, _ = lapack.dpotri(self.lower, lower=1)
+        found, _ = potri(self.lower, lower=1)
         found = np.tril(found)
         found += np.tril(found, -1).T
         return found
@@ -70,10 +71,10 @@ def factorise(where: str, matrix: np.ndarray, noise: float, rows: np.ndarray, un
     matrix.flat[:: len(matrix) + 1] += noise
     diagonal, turned = matrix.diagonal().copy(), matrix.T
     doubtful = noise < 100 * EPSILON * diagonal.sum()  # otherwise noise bounds the condition number
-    size = lapack.dlange("1", turned) if doubtful else 0.0
-    lower, failed = lapack.dpotrf(turned, lower=1, clean=0, overwrite_a=1)
+    size = lange("1", turned) if doubtful else 0.0
+    lower, failed = potrf(turned, lower=1, clean=0, overwrite_a=1)
     if doubtful and failed == 0:
-        condition, _ = lapack.dpocon(lower, size, uplo="L")
+        condition, _ = pocon(lower, size, uplo="L")
         failed = condition < EPSILON
     if failed:
         _refuse(where, lower, diagonal, noise * unit, unit)

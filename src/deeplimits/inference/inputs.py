@@ -18,7 +18,7 @@ def rows(estimator: Any, X: Any) -> np.ndarray:
     Raises:
         InputError: an entry that is not finite; its row and column are named.
     """
-    checked = validate_data(estimator, plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
+    checked: Any = validate_data(estimator, plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
     _finite(estimator, X, checked)
     return checked
 
@@ -33,7 +33,8 @@ def regression(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     targets = plain(y)
     _finite_targets(estimator, targets)
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "multi_output": True, "y_numeric": True}
-    checked, y = validate_data(estimator, plain(X), targets, **options)
+    found: Any = validate_data(estimator, plain(X), targets, **options)
+    checked, y = found
     _finite(estimator, X, checked)
     return checked, np.asarray(y, dtype=np.float64)
 
@@ -45,7 +46,8 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
         InputError: targets that are not labels, fewer than two classes, a class of less than `members` rows (1 or 2).
     """
     where = _where(estimator)
-    checked, y = validate_data(estimator, plain(X), plain(y), dtype=np.float64, ensure_all_finite=False)
+    found: Any = validate_data(estimator, plain(X), plain(y), dtype=np.float64, ensure_all_finite=False)
+    checked, y = found
     _finite(estimator, X, checked)
     y = column_or_1d(y)
     try:

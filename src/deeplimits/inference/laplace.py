@@ -6,11 +6,11 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, ndtr
 
 from deeplimits.errors import AccuracyWarning, PrecisionError
-from deeplimits.inference.gaussian_process import Factor
+from deeplimits.inference.gaussian_process import Factor, potrf
 
 STEPS, ENOUGH, SMALL, ROUNDING = 100, 1e-12, 1e-6, 1e-13
 SPACING = 0.4  # of the nodes below: the error is about exp(pi^2 / 2 - 2 pi^2 / SPACING) = 5e-20
@@ -115,7 +115,7 @@ def _curvature(
     matrix = kernel * root
     matrix *= root[:, None]
     matrix.flat[:: len(f) + 1] += 1.0
-    lower, failed = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    lower, failed = potrf(matrix.T, lower=1, clean=0, overwrite_a=1)
     if failed:
         smallest = float(np.linalg.eigvalsh(kernel)[0])
         why = f"the kernel of these {len(f)} rows is not positive semi-definite: smallest eigenvalue {smallest:.3g}"
