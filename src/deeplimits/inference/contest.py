@@ -156,7 +156,7 @@ def _split(X: np.ndarray, y: np.ndarray, seed: int) -> Split:
         why = f"class {classes[counts.argmin()]!s} has {counts.min()} rows"
         raise InputError("contest", why, "give at least eight rows of each class: labels, not a continuous target")
     fit = min(ROWS, len(X) // 2)
-    sizes = {"train_size": fit, "test_size": min(NEW_ROWS, len(X) - fit)}
+    sizes: dict[str, Any] = {"train_size": fit, "test_size": min(NEW_ROWS, len(X) - fit)}
     parts: Any = train_test_split(X, y, **sizes, random_state=seed, stratify=y)
     return Split(parts[0], parts[2], parts[1], parts[3])
 
