@@ -26,7 +26,7 @@ def claims(
     Parameters
     ----------
     keys
-        Which claims, as in --list; all of them by default (about five minutes on two cores).
+        Which claims, as in --list; all of them by default (three to five minutes).
     list_
         Print the claims without running them.
     reduced
