@@ -34,8 +34,8 @@ class InfiniteDepthClassifier(ClassifierMixin, BaseEstimator):
     - A != 0: the majority vote (where B' < 1 only with a ridge).
 
     Rows are divided by their norms; a row of zeros is refused. No biases; weight_std is 1 / sqrt(E phi^2), so that
-    every layer keeps the norm. Negative cosines are handled: psi is negative there for an odd activation, and such an input
-    votes for the other classes, as the NTK has it. Everything is computed in logarithms.
+    every layer keeps the norm. Negative cosines are handled: psi is negative there for an odd activation, and such an
+    input votes for the other classes, as the NTK has it. Everything is computed in logarithms.
     Equal rows count once, with their mean target; a row equal to a training row takes its label; equally near
     neighbours vote together; a vote of zero goes to the first class.
     Several classes: one against the rest, the largest sum wins.
