@@ -16,6 +16,8 @@ from deeplimits.inference import evidence, inputs, laplace
 from deeplimits.inference.estimator import NetworkEstimator, check_fit
 from deeplimits.inference.prior import Prior, row_blocks
 
+MAXIMISING = 8  # matrices held while the evidence is maximised
+
 
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):
     """What the classifiers have in common."""
@@ -39,7 +41,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         start = evidence.tuned(where, prior.net, self.optimize, None)
         rows, self.classes_, place = inputs.classification(self, X, y)
         problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        check_fit(where, len(rows), 2 + len(problems))
+        held = max(2 + len(problems), MAXIMISING if start else 0)
+        check_fit(where, len(rows), held, "fit fewer classes (one matrix each)")
         self._rows, self._targets = rows, [(place == index).astype(float) for index in problems]
         self.net_ = prior.net
         if start:

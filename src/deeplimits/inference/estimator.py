@@ -72,17 +72,18 @@ def check_noise(where: str, noise: Any) -> float:
     return float(noise)
 
 
-def check_fit(where: str, rows: int, matrices: int) -> None:
+def check_fit(where: str, rows: int, matrices: int, fix: str) -> None:
     """Refuse a fit whose matrices do not fit in memory.
 
     Args:
         where: named in the error.
         rows: number N of training rows.
         matrices: number of N x N matrices held at once.
+        fix: ways out besides fewer rows.
     """
     held = "a matrix" if matrices == 1 else f"{matrices} matrices"
-    fix = "fit on fewer rows, use posterior='gp' (one matrix less), or use a machine with more memory"
-    check_memory(where, 8 * rows * rows * matrices, f"{held} of {rows} x {rows} in float64", fix)
+    ways = f"fit on fewer rows, {fix}, or use a machine with more memory"
+    check_memory(where, 8 * rows * rows * matrices, f"{held} of {rows} x {rows} in float64", ways)
 
 
 def normal(covariance: np.ndarray, count: int, random_state: Any) -> np.ndarray:

@@ -19,6 +19,7 @@ from deeplimits.inference.gaussian_process import Posterior, factorise
 from deeplimits.inference.prior import Prior
 
 LAWS = ("ensemble", "gp")
+MAXIMISING = 4  # matrices held while the evidence is maximised
 
 
 class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
@@ -49,7 +50,8 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             fix = "use posterior='gp', choose hyperparameters by GridSearchCV, or set optimize=None"
             raise DescriptionError(where, "the law of trained networks has no evidence to maximise", fix)
         rows, y = inputs.regression(self, X, y)
-        check_fit(where, len(rows), 2 if law == "ensemble" or start else 1)
+        held = 2 if law == "ensemble" else MAXIMISING if start else 1
+        check_fit(where, len(rows), held, "use posterior='gp' without optimize (one matrix)")
         self.y_mean_, self.y_scale_ = self._scale(y)
         targets = (y - self.y_mean_) / self.y_scale_
         self.net_, self.noise_ = prior.net, noise
