@@ -40,7 +40,8 @@ def transfer(
         base: the sizes that were tuned, as dict(width=256, depth=6), or the base model itself.
         target: the sizes that will be trained (with a build function).
         rule: the parametrization: "sp", "ntp", "mean_field", "mup", "depth_mup", "completep", "spectral", ...
-        optimizer: name or family: "adamw", "sgd", "muon", ...
+        optimizer: name or family: "adamw", "sgd", "muon" (torch's, with adjust_lr_fn="original"),
+            "muon:match_rms_adamw", "spectral" (orthogonal steps without a factor of their own), ...
         alpha: another exponent for residual branches, depth**-alpha.
         decay: "coupled" where the optimizer multiplies weight decay by the learning rate (torch), else "independent".
         inputs: an example of what the model takes; made from its first layer where left out.
@@ -56,7 +57,8 @@ def transfer(
 
     Source: yang-2022-tp5; dey-2025-completep.
     """
-    chosen, kind = get(rule, alpha), family(optimizer)
+    chosen = get(rule, alpha)
+    family(optimizer)
     if decay not in DECAYS:
         raise InputError("transfer", f"decay={decay!r}", f"use one of {', '.join(DECAYS)}")
     small, large, sizes = _models(model, base, target)
@@ -76,7 +78,7 @@ def transfer(
         row(
             r,
             chosen,
-            kind,
+            optimizer,
             decay,
             own.get(r.name),
             branch_output=r.base_name in ends,
@@ -87,7 +89,9 @@ def transfer(
     )
     names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})
     notes = [*_notes(rows), *_heads(watched, _watched(large, given) if chosen.readout_multiplier else None)]
-    return Plan(chosen.name, kind, names[0], names[1], decay, numbers, first, tuple(notes))
+    return Plan(
+        chosen.name, optimizer, names[0], names[1], decay, numbers, first, tuple(notes), rule_alpha=chosen.alpha
+    )
 
 
 def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, Any]:

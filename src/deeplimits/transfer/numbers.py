@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from deeplimits.transfer.rule import Rule
+from deeplimits.transfer.rule import Rule, family
 from deeplimits.transfer.survey import Parameter
 
 
@@ -17,9 +17,11 @@ class Row:
         name: name in the target, without wrappers.
         shape: shape in the target.
         role: "input", "hidden", "output", "gain or bias", "fixed matrix" or "fixed vector".
+        fan_in, fan_out: of the target.
         fan_in_ratio, fan_out_ratio: target over base.
         depth_ratio: blocks of its stack, target over base; 1 outside blocks.
         branch_output: whether the residual branch is linear in it, so that the branch's scale is folded into it.
+        tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter; else 1.
         init_mult: its initial values are multiplied by this once; None: resolved by `apply`.
         init_ratio: wanted size of its initial values over that in the base.
         init_shift: added to them afterwards (gains that a norm reads as 1 + w).
@@ -31,10 +33,13 @@ class Row:
     name: str
     shape: tuple[int, ...]
     role: str
+    fan_in: int
+    fan_out: int
     fan_in_ratio: float
     fan_out_ratio: float
     depth_ratio: float
     branch_output: bool
+    tied_width: float
     init_mult: float | None
     init_ratio: float
     init_shift: float
@@ -45,10 +50,20 @@ class Row:
     source: str
 
 
+@dataclass(frozen=True)
+class Rates:
+    """Multipliers of learning rate, epsilon and weight decay, and why."""
+
+    lr: float
+    eps: float
+    decay: float
+    reasons: tuple[str, ...]
+
+
 def row(
     parameter: Parameter,
     rule: Rule,
-    family: str,
+    optimizer: str,
     decay: str,
     init: float | None,
     branch_output: bool = False,
@@ -57,13 +72,10 @@ def row(
 ) -> Row:
     """Return the numbers of a parameter.
 
-    A multiplier c of the forward pass is folded into the parameter that the result is linear in: initial values c,
-    learning rate c (SGD: c^2), epsilon 1/c, decay 1/c (SGD: 1/c^2) train exactly as c in the forward pass does.
-
     Args:
         parameter: what grows.
         rule: the parametrization.
-        family: of the optimizer, "sgd", "entrywise" or "spectral".
+        optimizer: its name.
         decay: "coupled" (the optimizer multiplies decay by the learning rate, as torch does) or "independent".
         init: size of the target's own initial values over the base's; None: not known yet.
         branch_output: whether the branch's multiplier is folded into this parameter.
@@ -73,40 +85,93 @@ def row(
     Source: yang-2022-tp5 (width), dey-2025-completep, Table 1 (depth).
     """
     m_in, m_out, m_depth = (float(r) for r in (parameter.fan_in_ratio, parameter.fan_out_ratio, parameter.depth_ratio))
-    lr, wanted, eps = rule.lr[family](m_in, m_out), rule.init(m_in, m_out), rule.eps(m_in, m_out)
-    weight_decay = 1 / lr
-    words = {"LR": rule.lr[family].words(m_in, m_out), "init": rule.init.words(m_in, m_out)}
-    reasons = [f"{what} {formula}" for what, formula in words.items()] if (m_in, m_out) != (1, 1) else []
-    if rule.alpha is not None and m_depth != 1:
-        power = 2 * rule.alpha - 1 if family == "sgd" else rule.alpha - 1
-        lr, eps = lr * m_depth**power, eps * m_depth**-rule.alpha
-        reasons.append(f"in a block: LR m_L^{power:g}")
-    folded = 1.0
-    if branch_output and rule.alpha is not None and m_depth != 1:
-        folded *= m_depth**-rule.alpha
-        reasons.append(f"ends a branch: the branch's m_L^-{rule.alpha:g} folded in")
-    if tied_width != 1:
-        folded /= tied_width
-        reasons.append(f"before a tied readout: its 1/m = 1/{tied_width:g} folded in")
-    squared = folded**2 if family == "sgd" else folded
-    wanted, lr, eps, weight_decay = wanted * folded, lr * squared, eps / folded, weight_decay / squared
-    return Row(
+    grown = Row(
         name=parameter.name,
         shape=parameter.shape,
         role=parameter.role,
+        fan_in=parameter.target.fan_in,
+        fan_out=parameter.target.fan_out,
         fan_in_ratio=m_in,
         fan_out_ratio=m_out,
         depth_ratio=m_depth,
         branch_output=branch_output,
+        tied_width=tied_width,
+        init_mult=None,
+        init_ratio=1.0,
+        init_shift=0.0,
+        lr_mult=1.0,
+        eps_mult=1.0,
+        decay_mult=1.0,
+        reason="",
+        source=", ".join(rule.source),
+    )
+    found, folded = rates(grown, rule, optimizer, decay), folding(grown, rule)
+    wanted = rule.init(m_in, m_out) * folded
+    reasons = [f"init {rule.init.words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
+    return replace(
+        grown,
         init_mult=None if init is None else wanted / init,
         init_ratio=wanted,
         init_shift=folded - 1 if shifted else 0.0,
-        lr_mult=lr,
-        eps_mult=eps if family == "entrywise" else 1.0,
-        decay_mult=weight_decay if decay == "coupled" else 1.0,
-        reason="; ".join(reasons) or "does not grow",
-        source=", ".join(rule.source),
+        lr_mult=found.lr,
+        eps_mult=found.eps,
+        decay_mult=found.decay,
+        reason="; ".join([*reasons, *found.reasons]) or "does not grow",
     )
+
+
+def folding(grown: Row, rule: Rule) -> float:
+    """Return the multiplier of the forward pass that is folded into a parameter."""
+    branch = grown.branch_output and rule.alpha is not None and grown.depth_ratio != 1
+    return (grown.depth_ratio ** -(rule.alpha or 0.0) if branch else 1.0) / grown.tied_width
+
+
+def rates(grown: Row, rule: Rule, optimizer: str, decay: str) -> Rates:
+    """Return the multipliers of a parameter under an optimizer.
+
+    A multiplier c of the forward pass is folded into the parameter that the result is linear in: initial values c,
+    learning rate c (SGD: c^2), epsilon 1/c, decay 1/c (SGD: 1/c^2) train exactly as c in the forward pass does.
+
+    Args:
+        grown: how the parameter grows.
+        rule: the parametrization.
+        optimizer: its name; torch's Muon scales its own steps with the shape, in one of two ways, which is undone.
+        decay: "coupled" or "independent".
+    """
+    kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
+    lr, eps = rule.lr[kind](m_in, m_out), rule.eps(m_in, m_out)
+    reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
+    own = own_scale(optimizer, grown.fan_in, grown.fan_out)
+    own /= own_scale(optimizer, grown.fan_in / m_in, grown.fan_out / m_out)
+    weight_decay = 1 / lr
+    if own != 1:
+        lr, weight_decay = lr / own, weight_decay * own
+        reasons.append(f"the optimizer's own factor {own:.3g} undone")
+    if rule.alpha is not None and grown.depth_ratio != 1:
+        power = 2 * rule.alpha - 1 if kind == "sgd" else rule.alpha - 1
+        lr, eps = lr * grown.depth_ratio**power, eps * grown.depth_ratio**-rule.alpha
+        reasons.append(f"in a block: LR m_L^{power:g}")
+        if grown.branch_output:
+            reasons.append(f"ends a branch: the branch's m_L^-{rule.alpha:g} folded in")
+    if grown.tied_width != 1:
+        reasons.append(f"before a tied readout: its 1/m = 1/{grown.tied_width:g} folded in")
+    folded = folding(grown, rule)
+    squared = folded**2 if kind == "sgd" else folded
+    lr, eps, weight_decay = lr * squared, eps / folded, weight_decay / squared
+    return Rates(lr, eps if kind == "entrywise" else 1.0, weight_decay if decay == "coupled" else 1.0, tuple(reasons))
+
+
+def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:
+    """Return how an optimizer scales its steps with the shape of a matrix, beyond its learning rate.
+
+    Example:
+        >>> own_scale("muon", 64, 256), own_scale("muon:match_rms_adamw", 100, 25), own_scale("adamw", 1, 4)
+        (2.0, 2.0, 1.0)
+    """
+    name = optimizer.lower()
+    if name in ("muon", "muon:original"):
+        return max(1.0, fan_out / fan_in) ** 0.5
+    return 0.2 * max(fan_in, fan_out) ** 0.5 if name == "muon:match_rms_adamw" else 1.0
 
 
 def as_dict(record: Row) -> dict[str, Any]:

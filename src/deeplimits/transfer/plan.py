@@ -16,6 +16,7 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
 from deeplimits.transfer.names import bare
 from deeplimits.transfer.numbers import Row, as_dict
+from deeplimits.transfer.rule import family
 
 FORMAT = 1
 EPSILON = 1e-8
@@ -27,22 +28,24 @@ class Plan:
 
     Attributes:
         rule: the parametrization's name.
-        family: of the optimizer.
+        optimizer: its name.
         base, target: sizes given to the build function, or what was compared.
         decay: "coupled" or "independent".
         rows: one record a parameter.
         initial: {name: size of the base's initial values}.
         notes: what a user should know.
+        rule_alpha: exponent of residual branches; None where the rule says nothing of depth.
     """
 
     rule: str
-    family: str
+    optimizer: str
     base: Mapping[str, Any]
     target: Mapping[str, Any]
     decay: str
     rows: tuple[Row, ...]
     initial: Mapping[str, float]
     notes: tuple[str, ...] = ()
+    rule_alpha: float | None = None
 
     def __getitem__(self, name: str) -> Row:
         """Return the row of a parameter."""
@@ -100,7 +103,13 @@ class Plan:
             raise InputError("plan.apply", why, "apply the plan before training or loading; then use param_groups only")
 
     def param_groups(
-        self, model: nn.Module, lr: Any, weight_decay: float = 0.0, eps: float | None = None, **settings: Any
+        self,
+        model: nn.Module,
+        lr: Any,
+        weight_decay: float = 0.0,
+        eps: float | None = None,
+        partial: bool = False,
+        **settings: Any,
     ) -> list[dict[str, Any]]:
         """Return parameter groups for any torch optimizer of the plan's family.
 
@@ -109,13 +118,14 @@ class Plan:
             lr: the base's learning rate.
             weight_decay: the base's weight decay; gains and biases get none.
             eps: the base's epsilon (entrywise optimizers; 1e-8 by default).
+            partial: whether the model may have parameters that the plan has not.
             settings: put into every group.
 
         Returns:
             groups of parameters with equal numbers, each with "params", "lr", "weight_decay", "param_names", and "eps"
             where the optimizer has one.
         """
-        parameters = self._parameters(model, "plan.param_groups")
+        parameters = self._parameters(model, "plan.param_groups", partial)
         groups: dict[tuple[float, ...], list[str]] = {}
         for row in self.rows:
             decays = len(row.shape) > 1 and weight_decay != 0
@@ -125,8 +135,22 @@ class Plan:
         for (lr_mult, eps_mult, decay_mult), names in groups.items():
             group = {"params": [parameters[name] for name in names], "lr": lr * lr_mult}
             group |= {"weight_decay": weight_decay * decay_mult, "param_names": names, **settings}
-            found.append(group | ({"eps": eps * eps_mult} if self.family == "entrywise" else {}))
+            found.append(group | ({"eps": eps * eps_mult} if family(self.optimizer) == "entrywise" else {}))
         return found
+
+    def optimizers(
+        self, model: nn.Module, lr: Mapping[str, float], **settings: Any
+    ) -> dict[str, torch.optim.Optimizer]:
+        """Return the usual hybrid: hidden matrices under one optimizer, everything else under another.
+
+        Args:
+            model: the target, wrapped or not.
+            lr: the base's learning rates, {matrices: rate, rest: rate}.
+            settings: as in `hybrid.optimizers`.
+        """
+        from deeplimits.transfer import hybrid
+
+        return hybrid.optimizers(self, model, lr, **settings)
 
     def scale(self, value: float, optimizer: torch.optim.Optimizer) -> list[float]:
         """Return the value for each group of an optimizer, as schedulers like OneCycleLR want it.
@@ -159,7 +183,7 @@ class Plan:
         lines = [head, *((*_cells(row), row.reason, row.source) for row in self.rows)]
         widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
-        return "\n".join([f"{self.rule}, {self.family} optimizers, decay {self.decay}", *self.notes, *table])
+        return "\n".join([f"{self.rule}, {self.optimizer}, decay {self.decay}", *self.notes, *table])
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
@@ -176,9 +200,11 @@ class Plan:
         rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
         return cls(**{**content, "rows": rows, "notes": tuple(content["notes"])})
 
-    def _parameters(self, model: nn.Module, where: str) -> dict[str, nn.Parameter]:
+    def _parameters(self, model: nn.Module, where: str, partial: bool = False) -> dict[str, nn.Parameter]:
         found = {bare(name): parameter for name, parameter in model.named_parameters()}
         planned = {row.name: row.shape for row in self.rows}
+        if partial:
+            found = {name: parameter for name, parameter in found.items() if name in planned}
         if set(found) != set(planned):
             odd = sorted(set(found) ^ set(planned))
             why = f"the model is not the plan's target: {_named(odd)} on one side only"

@@ -15,7 +15,7 @@ from deeplimits.errors import DescriptionError, nearest
 FAMILIES = {
     "sgd": ("sgd", "momentum", "nesterov"),
     "entrywise": ("adam", "adamw", "lion", "nadam", "radam", "adamax", "rmsprop"),
-    "spectral": ("muon",),
+    "spectral": ("muon", "muon:original", "muon:match_rms_adamw"),
 }
 
 

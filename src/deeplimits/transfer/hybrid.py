@@ -1,0 +1,88 @@
+"""Two optimizers for one model: orthogonal steps for hidden matrices, entrywise ones for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer.numbers import Row, rates
+from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.rule import get
+
+
+def optimizers(
+    plan: Plan,
+    model: nn.Module,
+    lr: Mapping[str, float],
+    matrices: str = "muon",
+    rest: str = "adamw",
+    weight_decay: float = 0.0,
+    choose: Callable[[Row], bool] | None = None,
+) -> dict[str, torch.optim.Optimizer]:
+    """Return {"muon": ..., "adamw": ...}, with the plan's numbers for each, whatever optimizer the plan was made for.
+
+    Hidden matrices of two dimensions go to the first: those that grow in fan-in and fan-out, and those in lists of
+    blocks where nothing grows. Embeddings, readouts, experts of three dimensions, gains and biases go to the second;
+    gains and biases do not decay.
+
+    Args:
+        plan: of the target.
+        model: the target.
+        lr: the base's learning rates, {matrices: rate, rest: rate}.
+        matrices: "muon" or "muon:match_rms_adamw" (torch.optim.Muon), or another name of torch.optim.
+        rest: a name of torch.optim.
+        weight_decay: the base's.
+        choose: which rows go to the first instead.
+
+    Raises:
+        InputError: a learning rate is missing, or no parameter is left for one of them.
+    """
+    for name in (matrices, rest):
+        if name not in lr:
+            raise InputError(
+                "plan.optimizers", f"lr has no rate for {name!r}", f"pass lr={{{matrices!r}: ..., {rest!r}: ...}}"
+            )
+    first = [row for row in plan.rows if (choose or _hidden)(row)]
+    names = {row.name for row in first}
+    second = [row for row in plan.rows if row.name not in names]
+    if not first or not second:
+        why = f"{len(first)} parameters for {matrices} and {len(second)} for {rest}"
+        raise InputError("plan.optimizers", why, "choose rows with choose=, or use plan.param_groups for one optimizer")
+    found = {}
+    for name, rows in ((matrices, first), (rest, second)):
+        part = _tuned(plan, name, rows)
+        groups = [group for group in part.param_groups(model, lr[name], weight_decay, partial=True) if group["params"]]
+        found[name] = _kind(name)(groups, **_options(name))
+    return found
+
+
+def _tuned(plan: Plan, optimizer: str, rows: list[Row]) -> Plan:
+    rule = replace(get(plan.rule.split(" with alpha")[0]), alpha=plan.rule_alpha)
+    new = []
+    for row in rows:
+        found = rates(row, rule, optimizer, plan.decay)
+        new.append(replace(row, lr_mult=found.lr, eps_mult=found.eps, decay_mult=found.decay))
+    return replace(plan, optimizer=optimizer, rows=tuple(new))
+
+
+def _hidden(row: Row) -> bool:
+    numbered = any(part.isdigit() for part in row.name.split("."))
+    return len(row.shape) == 2 and (row.role == "hidden" or (row.role == "fixed matrix" and numbered))
+
+
+def _kind(name: str) -> Any:
+    wanted = name.split(":")[0].lower()
+    for kind in vars(torch.optim).values():
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind.__name__.lower() == wanted:
+            return kind
+    raise InputError("plan.optimizers", f"torch.optim has no optimizer {name!r}", "use plan.param_groups with your own")
+
+
+def _options(name: str) -> dict[str, Any]:
+    mode = name.partition(":")[2]
+    return {"adjust_lr_fn": mode} if mode else {}
