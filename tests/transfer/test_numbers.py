@@ -12,7 +12,7 @@ WIDE = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 4}}
 DEEP = {"base": {"width": 32, "depth": 4}, "target": {"width": 32, "depth": 16}}
 BOTH = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 64}}
 NAMES = {"input": "read_in.weight", "bias": "read_in.bias", "hidden": "blocks.1.up.weight", "output": "head.weight"}
-# exponents of the width in (initial standard deviation, SGD, Adam, orthogonal steps): Tensor Programs V Table 3 and others
+# exponents of the width in (initial std, SGD, Adam, orthogonal steps): Tensor Programs V Table 3 and others
 TABLES = {
     "sp": {"input": (0, 0, 0, 0), "bias": (0, 0, 0, 0), "hidden": (-0.5, 0, 0, 0), "output": (-0.5, 0, 0, 0)},
     "ntp": {
