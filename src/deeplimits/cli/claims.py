@@ -88,7 +88,7 @@ def _run(keys: list[str], size: str, out: Path, again: bool, quiet: bool) -> lis
     from deeplimits.claims.registry import claim
     from deeplimits.claims.run import run
     from deeplimits.cli import imports
-    from deeplimits.cli.progress import Bar
+    from deeplimits.progress import Bar
 
     imports.whole("deeplimits.finite.sample", "deeplimits.limits.kernel.tile.engine", "deeplimits.inference")
     steps = {(key, step.name): step.cost for key in keys for step in claim(key).steps}

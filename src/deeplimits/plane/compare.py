@@ -106,7 +106,7 @@ def _places(asked: Request, theory: Theory, folder: Any, progress: Any) -> list[
                 place = _place(asked, theory, width, depth)
                 store.put(place)
             found[width, depth] = place
-            shown.advance(place, asked.cost(width, depth))
+            shown.finished(place, asked.cost(width, depth))
     return [found[width, depth] for depth in asked.depths for width in asked.widths]
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
+from deeplimits.progress import Bar
 from deeplimits.transfer.curves import OCTAVES, Transfer, summarise
 from deeplimits.transfer.initial import materialised
 from deeplimits.transfer.make import transfer
@@ -171,14 +172,14 @@ def _work(study: Any, tasks: Sequence[Task], run: Callable[[Task], float], progr
             raise optuna.TrialPruned  # two workers asked for it at once
         return run(wanted[key])
 
-    with _Bar(progress, len(wanted)) as bar:
+    with Bar(len(wanted), progress, "training") as bar:
         while True:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 optuna.storages.fail_stale_trials(study)
             trials = study.get_trials(deepcopy=False)
             done = _done(trials, wanted)
-            bar.show(len(done))
+            bar.reach(len(done))
             if len(done) == len(wanted):
                 return done
             held = {t.user_attrs["task"] for t in trials if t.state in (state.WAITING, state.RUNNING, state.COMPLETE)}
@@ -197,32 +198,3 @@ def _done(trials: Iterable[Any], wanted: Mapping[str, Task]) -> dict[str, float]
         if trial.state.name == "COMPLETE" and key in wanted:
             found.setdefault(key, float(trial.value))
     return found
-
-
-class _Bar:
-    """A progress bar on stderr, on a terminal only."""
-
-    def __init__(self, shown: bool, total: int):
-        import sys
-
-        self.bar: Any = None
-        if shown and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self.bar = Progress(console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("training", total=total)
-
-    def __enter__(self) -> _Bar:
-        if self.bar is not None:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def show(self, done: int) -> None:
-        """Tell how many runs are there."""
-        if self.bar is not None:
-            self.bar.update(self.task, completed=done)

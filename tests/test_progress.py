@@ -2,7 +2,7 @@
 
 import sys
 
-from deeplimits.cli.progress import Bar
+from deeplimits.progress import Bar
 
 
 def test_no_terminal_no_bar(capsys):
