@@ -92,6 +92,8 @@ def test_labels_and_arrays_of_every_kind():
 
 REFUSED = {
     "continuous": (np.linspace(0, 1, 40), r"Unknown label type: continuous.*first label is 0\.0.*use a regressor"),
+    "several kinds": (np.array(["a", 1] * 20, dtype=object), r"several kinds: int, str"),
+    "missing": (np.array(["a", None] * 20, dtype=object), r"several kinds: NoneType, str"),
     "one class": (np.zeros(40, int), r"one class, 0, on 40 rows"),
     "one member": (np.r_[np.zeros(20, int), np.ones(19, int), 2], r"class 2 has one member, row 39"),
 }

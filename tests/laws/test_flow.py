@@ -267,3 +267,12 @@ def test_distances_close_algebraically_without_branch_scaling():
     t = 200.0
     k = features(dl.ResNet("relu", scale=sqrt(t) * DEPTH**-0.5), pair(0.0), inf)
     assert t**2 * (1 - correlation(k)) == pytest.approx(18 * pi**2, rel=0.2)
+
+
+def test_a_flow_that_blows_up_before_its_time():
+    """Of exp, dq/dt = e^(2 q) leaves every bound at t = e^(-2 q_0) / 2 = 0.0677 for |x|^2/d = 1."""
+    note = dl.describe(dl.ResNet("exp")).notes[0]
+    assert (note.kind, note.nngp, note.ntk) == ("explodes", False, False)
+    assert "before layer time 1" in note.text
+    with pytest.raises(NoLimit, match="no faster than x"):
+        dl.kernel(dl.ResNet("exp"), pair(0.2), depth=inf)

@@ -155,6 +155,32 @@ def test_what_grows_is_said(plan):
     assert any("16 wide" in note for note in narrow.notes)
 
 
+def test_optimizers_by_their_class(plan):
+    assert dl.transfer(Mlp, base=BASE, target=TARGET, optimizer=torch.optim.AdamW).rows == plan.rows
+
+
+def test_what_cannot_be_read_is_said(plan, tmp_path):
+    for text in ("{", "[]", None):
+        path = tmp_path / "plan.json"
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(dl.DeepLimitsError, match="Plan"):
+            Plan.load(path)
+    plain = torch.optim.AdamW(fresh().parameters())
+    with pytest.raises(dl.DeepLimitsError, match="no parameter names"):
+        plan.guard(plain)
+    for lr in ("a", -1.0, float("nan")):
+        with pytest.raises(dl.DeepLimitsError, match="base's learning rate"):
+            plan.param_groups(fresh(), lr=lr)
+    with torch.device("meta"):
+        empty, small = Mlp(**TARGET), Mlp(**BASE)
+    with pytest.raises(dl.DeepLimitsError, match="meta device"):
+        plan.apply(empty, initial=True)
+    with pytest.raises(dl.DeepLimitsError, match="build the base on the CPU"):
+        dl.transfer(empty, base=small)
+
+
 def trained():
     model = fresh()
     with torch.no_grad():
@@ -195,6 +221,7 @@ def block_of(kind):
 DEEPER = {"base": BASE, "target": {"width": 32, "depth": 8}}
 REFUSED = {
     "ignores its arguments": (ignoring, {"base": BASE, "target": TARGET}, {}, "same width in every dimension"),
+    "ignores the depth": (lambda width, depth: Mlp(width, 4), {"base": BASE, "target": TARGET}, {}, "doubling depth"),
     "names": (mismatched, {"base": BASE, "target": TARGET}, {}, "extra.weight"),
     "same": (Mlp, {"base": BASE, "target": BASE}, {}, "same width in every dimension"),
     "depth under a width rule": (Mlp, {"base": BASE, "target": TARGET}, {"rule": "mup"}, "has no depth part"),

@@ -17,6 +17,7 @@ from torch import nn
 
 import deeplimits as dl
 from deeplimits.transfer.curves import minimum, summarise
+from deeplimits.transfer.sweep import _fingerprint as fingerprint
 from tests.transfer.models import Mlp
 
 GRID = np.arange(-8.0, 0.0)
@@ -75,8 +76,12 @@ def train(model, groups, seed, steps=40):
     return float(loss.detach())
 
 
-def counted(calls):
+def counted(calls, stop=None):
+    end = [stop]
+
     def inner(model, groups, seed):
+        if len(calls) == end[0]:
+            raise KeyboardInterrupt
         calls.append(seed)
         return train(model, groups, seed, steps=2)
 
@@ -93,13 +98,8 @@ PLAN = {
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     store, calls = tmp_path / "runs.sqlite", []
 
-    def interrupted(model, groups, seed):
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return counted(calls)(model, groups, seed)
-
     with pytest.raises(KeyboardInterrupt):
-        dl.lr_transfer(Mlp, interrupted, "mup", **PLAN, store=store)
+        dl.lr_transfer(Mlp, counted(calls, 5), "mup", **PLAN, store=store)
     dl.lr_transfer(Mlp, counted(calls), "mup", **PLAN, store=store)
     assert len(calls) == 12
     again = dl.lr_transfer(Mlp, counted(calls), "mup", **PLAN, store=store)
@@ -122,6 +122,17 @@ def test_another_plan_is_refused(tmp_path):
     dl.lr_transfer(Mlp, counted([]), "mup", **PLAN, store=store)
     with pytest.raises(dl.DeepLimitsError, match="rule is 'mup' there and 'sp' here"):
         dl.lr_transfer(Mlp, counted([]), "sp", **PLAN, store=store)
+    with pytest.raises(dl.DeepLimitsError, match="train is"):
+        dl.lr_transfer(Mlp, lambda model, groups, seed: 1.0, "mup", **PLAN, store=store)
+    with pytest.raises(dl.DeepLimitsError, match="build is"):
+        dl.lr_transfer(lambda width, depth: Mlp(2 * width, depth), counted([]), "mup", **PLAN, store=store)
+
+
+def test_functions_are_told_apart_by_what_they_read():
+    def of(shift):
+        return lambda model, groups, seed: shift
+
+    assert fingerprint(of(1.0)) == fingerprint(of(1.0)) != fingerprint(of(2.0))
 
 
 WORKER = """
@@ -174,6 +185,16 @@ def test_rates_transfer_in_width_and_drift_without_a_rule(tmp_path):
     wrong = dl.lr_transfer(Mlp, train, "sp", **plan, store=tmp_path / "sp.sqlite")
     assert abs(right.drift) <= 0.75
     assert wrong.drift <= -1.0
+
+
+def test_losses_of_any_sign():
+    x = GRID.tolist()
+    losses = bowls((-4, -4, -4)) - 5
+    found = summarise("mup", SIZES, x, losses)
+    assert found.verdict == "transfers"
+    assert found.curves[0].best_log2_lr == pytest.approx(-4, abs=0.1)
+    nothing = summarise("mup", SIZES, x, np.full_like(losses, inf))
+    assert "every run diverged" in nothing.reason
 
 
 @pytest.mark.parametrize(

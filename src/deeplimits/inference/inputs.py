@@ -52,10 +52,14 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
     y = column_or_1d(y)
     try:
         check_classification_targets(y)
+        classes, first, place, count = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y.tolist()})
+        fix = "give labels of one kind, whole numbers or strings, and none that is missing"
+        raise InputError(where, f"the labels are of several kinds: {', '.join(kinds)}", fix) from None
     except ValueError as error:
         fix = "give one label a row: whole numbers or strings; for continuous targets use a regressor"
         raise InputError(where, f"{str(error).rstrip('.')}; the first label is {_shown(y[0])}", fix) from None
-    classes, first, place, count = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
     if len(classes) < 2:
         many = f"y holds one class, {_shown(classes[0])}, on {len(y)} rows"
         why = many if len(y) > 1 else "y holds 1 sample of 1 class"

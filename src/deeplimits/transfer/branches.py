@@ -67,6 +67,11 @@ def last_gains(model: nn.Module, tables: Iterable[str], inputs: Any, seed: int =
     last = max((n for n, name in enumerate(order) if own[name].dim() > 1 and name not in tables), default=-1)
     names = [name for name in order[last + 1 :] if own[name].dim() == 1 and name not in tables]
     once = trial.output()
+    for name in list(names):  # early ones are set free while the others keep the readout silent
+        rest = [other for other in names if other != name]
+        with trial.set({other: trial.null[other] for other in rest}):
+            if rest and not bool(trial.output().any()):
+                names = rest
     with trial.set({name: trial.null[name] for name in names}):
         silent = names and not bool(trial.output().any())
     with trial.set({name: 2 * own[name] - trial.null[name] for name in names}):

@@ -83,7 +83,7 @@ def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, boo
 
     Args:
         log2_lrs: shape (R,), rising.
-        losses: shape (R, S); diverged runs are infinite.
+        losses: shape (R, S); diverged runs are infinite. Averaged in logarithms where all are positive.
 
     Example:
         >>> x = np.arange(-4.0, 1.0)
@@ -91,16 +91,17 @@ def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, boo
         >>> round(best, 6), round(loss, 6), edge
         (-1.7, 1.0, False)
     """
-    with np.errstate(divide="ignore"):
-        level = np.log(losses).mean(1)
+    positive = bool((losses > 0).all())
+    level = np.log(losses).mean(1) if positive else losses.mean(1)
+    back = np.exp if positive else float
     place = int(np.argmin(level))
     if place in (0, len(level) - 1) or not np.isfinite(level[place - 1 : place + 2]).all():
-        return float(log2_lrs[place]), float(np.exp(level[place])), place in (0, len(level) - 1)
+        return float(log2_lrs[place]), float(back(level[place])), place in (0, len(level) - 1)
     c, b, a = np.polynomial.polynomial.polyfit(
         log2_lrs[place - 1 : place + 2] - log2_lrs[place], level[place - 1 : place + 2], 2
     )
     offset = -b / (2 * a) if a > 0 else 0.0
-    return float(log2_lrs[place] + offset), float(np.exp(c + b * offset + a * offset**2)), False
+    return float(log2_lrs[place] + offset), float(back(c + b * offset + a * offset**2)), False
 
 
 def summarise(
@@ -134,7 +135,7 @@ def summarise(
     )
     drift = float(places[-1] - places[0])
     verdict, reason = _verdict(drift, float(drifts[0]), float(drifts[1]), curves, margin)
-    ratio = best[-1][1] / best[0][1]
+    ratio = best[-1][1] / best[0][1] if best[0][1] and np.isfinite(losses).any() else float("nan")
     return Transfer(
         rule, curves, drift, float(drifts[0]), float(drifts[1]), float(np.ptp(places)), ratio, verdict, reason
     )
@@ -150,6 +151,9 @@ def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
 def _verdict(drift: float, low: float, high: float, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
     interval = f"{100 * CONFIDENCE:g} % interval [{low:+.2f}, {high:+.2f}]"
     words = f"the best learning rate moves by {drift:+.2f} octaves ({interval})"
+    dead = [str(dict(curve.size)) for curve in curves if not np.isfinite(curve.losses).any()]
+    if dead:
+        return UNDECIDED, f"at {dead[0]} every run diverged: give smaller learning rates"
     edges = [str(dict(curve.size)) for curve in curves if curve.at_edge]
     if edges:
         return UNDECIDED, f"{words}, but at {edges[0]} the smallest loss lies at the edge of the grid: widen it"

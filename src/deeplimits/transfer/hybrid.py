@@ -42,6 +42,9 @@ def optimizers(
     Raises:
         InputError: a learning rate is missing, or no parameter is left for one of them.
     """
+    if not isinstance(lr, Mapping):
+        why = f"lr={lr!r}: the two optimizers have learning rates of their own"
+        raise InputError("plan.optimizers", why, f"pass lr={{{matrices!r}: ..., {rest!r}: ...}}")
     for name in (matrices, rest):
         if name not in lr:
             raise InputError(

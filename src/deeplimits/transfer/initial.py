@@ -28,7 +28,11 @@ def sizes(model: nn.Module) -> dict[str, tuple[float, int]]:
 
 
 def exponents(
-    build: Callable[..., nn.Module], base: Mapping[str, int], matches: Mapping[str, Mapping[str, str]], seed: int
+    build: Callable[..., nn.Module],
+    base: Mapping[str, int],
+    matches: Mapping[str, Mapping[str, str]],
+    grows: Mapping[str, set[str]],
+    seed: int,
 ) -> dict[str, dict[str, float]]:
     """Return {size: {name in the base: power of that size in the initial values}}, from copies twice as large.
 
@@ -36,6 +40,7 @@ def exponents(
         build: makes the model from its sizes.
         base: the sizes of the base.
         matches: {size that changes: {name in the larger copy: name in the base}}.
+        grows: {size that changes: names in the base of the parameters whose shape it changes}.
         seed: of the copies.
     """
     first = _pooled(build, base, {}, seed)
@@ -50,13 +55,14 @@ def exponents(
                 error = STANDARD_ERRORS * sqrt(1 / count + 1 / old_count) / log(2)
                 near = sorted((p for p in _POWERS if abs(power - p) <= error), key=lambda p: abs(power - p))
                 powers[name] = near or [power]
-        found[key] = {name: _decided(name, powers) for name in powers}
+        found[key] = {name: _decided(name, powers, grows[key]) for name in powers}
     return found
 
 
-def _decided(name: str, powers: Mapping[str, list[float]]) -> float:
-    """Return a parameter's power; where few values leave several open, that of the weight beside it."""
-    beside = powers.get(f"{name.rpartition('.')[0]}.weight", [])
+def _decided(name: str, powers: Mapping[str, list[float]], grows: set[str]) -> float:
+    """Return a parameter's power; where few values leave several open, that of the weight beside it, if it grows."""
+    weight = f"{name.rpartition('.')[0]}.weight"
+    beside = powers.get(weight, []) if weight in grows else [0.0]
     if len(powers[name]) > 1 and len(beside) == 1 and beside[0] in powers[name]:
         return beside[0]
     return powers[name][0]

@@ -58,16 +58,18 @@ def transfer(
     Source: yang-2022-tp5; dey-2025-completep.
     """
     chosen = get(rule, alpha)
+    optimizer = _named(optimizer)
     family(optimizer)
     if decay not in DECAYS:
         raise InputError("transfer", f"decay={decay!r}", f"use one of {', '.join(DECAYS)}")
     small, large, sizes = _models(model, base, target)
     given = example(small, inputs)
     watched = _watched(small, given)
-    rows = survey(small, large, watched.uses if watched else None)
+    rows = survey(small, large, watched)
     deeper = sorted({r.stack for r in rows if r.stack is not None})
     _check_depth(chosen, rows)
     real = initial.materialised(model, sizes[0], seed) if sizes is not None else small  # type: ignore[arg-type]
+    _check_values(real, chosen, deeper, watched)
     ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else {}
     tied = watched.twice if watched else set()
     gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else {}
@@ -125,8 +127,20 @@ def _check_depth(rule: Rule, rows: list[Parameter]) -> None:
         raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
 
 
+def _named(optimizer: Any) -> str:
+    if isinstance(optimizer, str):
+        return optimizer
+    return (optimizer if isinstance(optimizer, type) else type(optimizer)).__name__.lower()
+
+
 def _tied_ratio(rows: list[Parameter], tied: set[str]) -> float:
     return max((float(r.fan_out_ratio) for r in rows if r.base_name in tied), default=1.0)
+
+
+def _check_values(base: nn.Module, rule: Rule, deeper: list[str], watched: Watch | None) -> None:
+    if _bare_meta(base) and ((deeper and rule.alpha is not None) or (watched and watched.twice)):
+        why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
+        raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
 
 
 def _bare_meta(model: nn.Module) -> bool:
@@ -138,11 +152,22 @@ def _own(model: Any, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, 
         return {}
     base, target = sizes
     small = initial.on_meta(model, base)
-    matches = {}
+    matches: dict[str, dict[str, str]] = {}
+    grows: dict[str, set[str]] = {}
     for key in (key for key in base if base[key] != target[key]):
         larger = initial.on_meta(model, {**base, key: 2 * base[key]})
-        matches[key] = {r.name: r.base_name for r in survey(small, larger)}
-    powers = initial.exponents(model, base, matches, seed)
+        try:
+            pairs = survey(small, larger)
+        except InputError as error:
+            if "same width" not in error.why:
+                raise
+            why = f"doubling {key} changes nothing: build ignores it"
+            raise InputError(
+                "transfer", why, f"use {key} in the build function, or leave it out of base and target"
+            ) from None
+        matches[key] = {r.name: r.base_name for r in pairs}
+        grows[key] = {r.base_name for r in pairs if r.fan_in_ratio != 1 or r.fan_out_ratio != 1}
+    powers = initial.exponents(model, base, matches, grows, seed)
     return {r.name: initial.extrapolated(base, target, powers, r.base_name) for r in rows}
 
 

@@ -68,6 +68,9 @@ class Plan:
             fix = "pass initial=True for a freshly initialised model; trained weights need param_groups only"
             raise InputError("plan.apply", f"initial={initial!r}", fix)
         parameters = self._parameters(model, "plan.apply")
+        if any(parameter.is_meta for parameter in parameters.values()):
+            fix = "materialise it first: model.to_empty(device=...) and its own initialisation"
+            raise InputError("plan.apply", "the model is on the meta device and has no values", fix)
         measured = sizes(model)
         resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
         self._check_initial(measured, resolved)
@@ -130,6 +133,8 @@ class Plan:
         for row in self.rows:
             decays = len(row.shape) > 1 and weight_decay != 0
             groups.setdefault((row.lr_mult, row.eps_mult, row.decay_mult if decays else 0.0), []).append(row.name)
+        if not isinstance(lr, int | float | torch.Tensor) or not float(lr) > 0:
+            raise InputError("plan.param_groups", f"lr={lr!r}", "give the base's learning rate, a number above zero")
         eps = EPSILON if eps is None else eps
         found = []
         for (lr_mult, eps_mult, decay_mult), names in groups.items():
@@ -159,6 +164,9 @@ class Plan:
             value: for the base.
             optimizer: made from `param_groups`.
         """
+        if any("param_names" not in group for group in optimizer.param_groups):
+            why = "the optimizer's groups carry no parameter names"
+            raise InputError("plan", why, "make the optimizer from plan.param_groups(model, lr=...)")
         return [value * self[group["param_names"][0]].lr_mult for group in optimizer.param_groups]
 
     def guard(self, optimizer: torch.optim.Optimizer, tolerance: float = 1e-6) -> None:
@@ -194,8 +202,13 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote."""
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content.pop("format", None) != FORMAT:
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(
+                "Plan.load", f"{path} cannot be read ({error})", "name a file that plan.save wrote"
+            ) from None
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
         rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
         return cls(**{**content, "rows": rows, "notes": tuple(content["notes"])})

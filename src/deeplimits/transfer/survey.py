@@ -13,7 +13,7 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer.layout import VECTOR, Fans, fans
 from deeplimits.transfer.names import Stack, bare, stacks
-from deeplimits.transfer.uses import Use
+from deeplimits.transfer.uses import Watch
 
 _SHOWN = 5
 
@@ -61,16 +61,17 @@ class Parameter:
         return {(True, True): "hidden", (False, True): "input", (True, False): "output"}.get(grows, "fixed matrix")
 
 
-def survey(base: nn.Module, target: nn.Module, uses: dict[str, Use] | None = None) -> list[Parameter]:
+def survey(base: nn.Module, target: nn.Module, watch: Watch | None = None) -> list[Parameter]:
     """Compare two models of one family, on any device (meta included).
 
     Args:
         base: the model that was tuned.
         target: the model that will be trained.
-        uses: how the base's forward pass uses its parameters (`uses.Watch`), by name.
+        watch: how the base's forward pass uses its parameters.
 
     Raises:
-        InputError: names do not match up to the number of blocks, or nothing grows.
+        InputError: names do not match up to the number of blocks, nothing grows, or it stays open what a growing
+            parameter is summed over.
     """
     old, new = _parameters(base), _parameters(target)
     found = _stacks(old, new)
@@ -84,9 +85,10 @@ def survey(base: nn.Module, target: nn.Module, uses: dict[str, Use] | None = Non
         if before != len(shape):
             why = f"{name} has {len(shape)} dimensions in the target and {before} in the base"
             raise InputError("transfer", why, "build both models with the same function")
-        use = (uses or {}).get(other)
         sides = (old[other][:3], (module, attribute, shape))
-        own = [_fans(*side, use, uses is not None) for side in sides]
+        if shape != old[other][2]:
+            _check_use(other, module, shape, watch)
+        own = [_fans(*side, other, watch) for side in sides]
         stack = next((s for s in found if s[1].place(name) is not None), None)
         ratio = Fraction(stack[1].length, stack[0].length) if stack else Fraction(1)
         rows.append(Parameter(name, other, shape, own[0], own[1], stack[1].prefix if stack else None, ratio, tied))
@@ -158,10 +160,27 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _fans(module: nn.Module, attribute: str, shape: tuple[int, ...], use: Use | None, watched: bool) -> Fans:
+def _known(module: nn.Module) -> bool:
+    layers = nn.Linear | nn.Embedding | nn.modules.conv._ConvNd | nn.MultiheadAttention | nn.RNNBase | nn.RNNCellBase
+    return isinstance(module, layers) or type(module).__name__ == "Conv1D"
+
+
+def _check_use(name: str, module: nn.Module, shape: tuple[int, ...], watch: Watch | None) -> None:
+    """Refuse to guess what a growing matrix is summed over."""
+    if len(shape) < 2 or watch is None or name not in watch.order:
+        return
+    use = watch.uses.get(name)
+    if name in watch.unclear or not (_known(module) or name in watch.carried or (use is not None)):
+        how = "is combined with other parameters" if name in watch.unclear else "is used by an operation not known here"
+        why = f"{name} of shape {shape} {how}: it stays open what it is summed over"
+        fix = "hold it in an nn.Linear, or multiply activations with it (x @ w), so that fan-in and fan-out are seen"
+        raise InputError("transfer", why, fix)
+
+
+def _fans(module: nn.Module, attribute: str, shape: tuple[int, ...], name: str, watch: Watch | None) -> Fans:
+    use = None if watch is None else watch.uses.get(name)
     if use is not None and use.contracted:
         return Fans("matrix", prod(shape[a] for a in use.contracted), prod(shape[a] for a in use.written))
-    known = isinstance(module, nn.Linear | nn.Embedding | nn.modules.conv._ConvNd | nn.MultiheadAttention)
-    if watched and use is None and not known and len(shape) > 1 and type(module).__name__ != "Conv1D":
+    if watch is not None and use is None and name in watch.carried and not _known(module) and len(shape) > 1:
         return Fans(VECTOR, 1, prod(shape))
     return fans(module, attribute, shape)

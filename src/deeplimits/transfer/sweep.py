@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import time
 import warnings
@@ -67,7 +69,8 @@ def lr_transfer(
         sizes: the base first, as dict(width=32, depth=4).
         lrs: learning rates of the base, three or more.
         seeds: of initial values and data, 0 to seeds - 1; two or more.
-        store: an SQLite file, or a database URL that Optuna takes.
+        store: an SQLite file, or a database URL that Optuna takes. It remembers the plan and the source of `build` and
+            `train`, and is refused for others; what these call is not looked into.
         optimizer: name or family of the optimizer that `train` makes.
         alpha: another exponent of residual branches.
         weight_decay: of the base.
@@ -86,13 +89,8 @@ def lr_transfer(
         transfer(build, dict(places[0]), dict(p), rule, optimizer, alpha) if p != places[0] else None for p in places
     ]
     name = rule.name if isinstance(rule, Rule) else rule
-    about = {
-        "rule": name,
-        "alpha": alpha,
-        "optimizer": optimizer,
-        "base": dict(places[0]),
-        "weight_decay": weight_decay,
-    }
+    about = {"rule": name, "alpha": alpha, "optimizer": optimizer, "base": dict(places[0])}
+    about |= {"weight_decay": weight_decay, "build": _fingerprint(build), "train": _fingerprint(train)}
     study = _study(store, about)
     tasks = [Task(place, log2(lr), seed) for place in places for lr in rates for seed in range(seeds)]
 
@@ -105,12 +103,29 @@ def lr_transfer(
         else:
             groups = _base_groups(model, 2**task.log2_lr, weight_decay)
         torch.manual_seed(task.seed)
-        loss = float(train(model, groups, task.seed))
+        loss = train(model, groups, task.seed)
+        if loss is None:
+            raise InputError("lr_transfer", "train returned None", "return the final loss, a number")
+        loss = float(loss)
         return loss if isfinite(loss) else inf
 
     found = _work(study, tasks, run, progress)
     losses = np.array([found[task.key] for task in tasks]).reshape(len(places), len(rates), seeds)
     return summarise(name, [dict(place) for place in places], [log2(lr) for lr in rates], losses, margin)
+
+
+def _fingerprint(function: Any) -> str:
+    """Return a digest of a function's or class's source and of the plain values that it reads."""
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__name__)}"
+    if inspect.isfunction(function):
+        held = inspect.getclosurevars(function)
+        values = {**held.nonlocals, **held.globals}
+        plain = {name: value for name, value in values.items() if isinstance(value, int | float | str | tuple)}
+        text += repr(sorted(plain.items())) + repr(function.__defaults__) + repr(function.__kwdefaults__)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check(places: list[Any], rates: list[float], seeds: int) -> None:

@@ -17,6 +17,11 @@ _SHIFTED = {torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm
 _LOOKUPS = {F.embedding, F.embedding_bag}
 _TURNS = {torch.t, torch.Tensor.t, torch.Tensor.transpose, torch.transpose, torch.Tensor.permute, torch.permute}
 _TURNS |= {torch.Tensor.T.__get__, torch.Tensor.mT.__get__}  # type: ignore[attr-defined]
+_CARRIED = {torch.cat, torch.concat, torch.stack, torch.Tensor.expand, torch.Tensor.expand_as, torch.Tensor.repeat}
+_CARRIED |= {torch.add, torch.sub, torch.mul, torch.div, torch.where}
+_CARRIED |= {getattr(torch.Tensor, name) for name in ("add", "sub", "mul", "div", "add_", "mul_")}
+_CARRIED |= {getattr(torch.Tensor, f"__{side}{name}__") for side in ("", "r", "i") for name in ("add", "sub", "mul")}
+_CARRIED |= {torch.Tensor.__truediv__, torch.Tensor.__rtruediv__}
 _PARTS = {torch.Tensor.chunk, torch.chunk, torch.Tensor.split, torch.split, torch.Tensor.__getitem__, torch.Tensor.to}
 _PARTS |= {torch.Tensor.float, torch.Tensor.contiguous, torch.Tensor.unbind, torch.unbind, torch.Tensor.type_as}
 
@@ -40,6 +45,8 @@ class Watch(TorchFunctionMode):
     Attributes:
         uses: {name: Use} of the parameters used so; the others act entry by entry, or inside operations not known here.
         twice: names of tables that are looked up and, elsewhere, multiplied with: tied readouts.
+        carried: names of those added to, multiplied with or put beside activations, entry by entry.
+        unclear: names of those combined with one another, so that it stays open what they are summed over.
         order: names of all parameters in the order of their first use.
         heads: sizes of the heads of every attention, in order.
     """
@@ -50,15 +57,23 @@ class Watch(TorchFunctionMode):
         self._kept: list[Any] = []
         self.uses: dict[str, Use] = {}
         self.twice: set[str] = set()
+        self.carried: set[str] = set()
+        self.unclear: set[str] = set()
         self.order: list[str] = []
         self.heads: list[int] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for place, value in enumerate([*args, *kwargs.values()]):
-            known = self._axes.get(id(value)) if isinstance(value, torch.Tensor) else None
-            if known is not None:
-                self._note(known[0], _use(function, place, args, known[1]))
+        given = enumerate([*args, *kwargs.values()])
+        known = {place: self._axes.get(id(value)) for place, value in given if isinstance(value, torch.Tensor)}
+        found = {place: entry for place, entry in known.items() if entry is not None}
+        for place, (name, axes) in found.items():
+            self._note(name, _use(function, place, args, axes))
+        names = {name for name, axes in found.values() if len(axes) > 1}
+        if function in _CARRIED | _RIGHT | _LINEAR and len(names) > 1:
+            self.unclear |= names
+        if function in _CARRIED:
+            self.carried |= names | self._listed(args)
         if function is F.scaled_dot_product_attention and kwargs.get("scale") is None:
             self.heads.append(int(args[0].shape[-1] if args else kwargs["query"].shape[-1]))
         result = function(*args, **kwargs)
@@ -66,6 +81,10 @@ class Watch(TorchFunctionMode):
         if isinstance(first, torch.Tensor) and id(first) in self._axes:
             self._follow(function, first, args, kwargs, result)
         return result
+
+    def _listed(self, args: Any) -> set[str]:
+        first = args[0] if args and isinstance(args[0], tuple | list) else ()
+        return {self._axes[id(value)][0] for value in first if id(value) in self._axes}
 
     def _note(self, name: str, use: Use | None) -> None:
         if name not in self.order:

@@ -60,7 +60,12 @@ def _residual(parts: tuple[Any, ...], block: Layer, state: Lowering) -> None:
     if kinds == {"flow"}:
         increments = [(part.branch, p.time) for part, p in active]
         steps, error = _choose_steps(state, increments)
-        text = f"the flow at layer time {sum(as_float(p.time) for _, p in active):.6g}: {active[0][1].why}"
+        time = sum(as_float(p.time) for _, p in active)
+        if not np.isfinite(error):
+            why = f"no limit at infinite depth: the flow leaves the range of numbers before layer time {time:.6g}"
+            state.limits.append(Note("explodes", False, False, f"{why}; use an activation that grows no faster than x"))
+            return
+        text = f"the flow at layer time {time:.6g}: {active[0][1].why}"
         flow(state, increments, steps)
         solved = f"; solved with {steps} Runge-Kutta steps of order 8, estimated relative error {error:.0e}"
         state.limits.append(Note("flow", True, True, text + solved))
