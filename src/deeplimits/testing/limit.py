@@ -160,7 +160,7 @@ def _compare(plan: _Plan, loose: bool, limit: float, log: Log) -> None:
     _wide(plan, flow, limit, log)
     if "ntk" in plan.get:
         gaps = [tangent(found, plan.kernel(depth, "ntk")) for found, depth in places]
-        fix = "give Increment(learned=...): layers of weights that multiply each other each add their own term"
+        fix = "check the covariance; where layers of weights multiply, each adds its own term: Increment(learned=...)"
         agree("tangent kernel", extrapolated(*gaps), "empirical NTK less the kernel's", fix, limit, log)
 
 

@@ -48,7 +48,7 @@ def compare(block: Layer, width: int, networks: int, seed: int, limit: float, lo
             "module: Gaussian", _gap(fourth, 3.0), f"fourth moment of {name} less that of a Gaussian", fix, limit, log
         )
     gap = _gap(tangents[:, *upper], _exact(block, given.learned or given.covariance, x)[upper])
-    fix = "give Increment(learned=...): layers of weights that multiply each other each add their own term"
+    fix = "check the covariance; where layers of weights multiply, each adds its own term: Increment(learned=...)"
     agree("module: tangent kernel", gap, f"NTK of {name} alone less what its increment learns", fix, limit, log)
 
 

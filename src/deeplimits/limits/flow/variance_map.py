@@ -71,7 +71,8 @@ class VarianceMap:
             weight: weight_std^2.
             bias: bias_std^2.
         """
-        wrong = self.grid - weight * self.table[0] - bias
+        with np.errstate(over="ignore"):
+            wrong = self.grid - weight * self.table[0] - bias
         return self._roots(wrong, lambda q: q - weight * self.at(q)[0] - bias, bias)
 
     def _roots(self, wrong: np.ndarray, equation: Callable[[float], float], bias: float) -> list[float]:
