@@ -12,8 +12,8 @@ import deeplimits as dl
 from deeplimits import act
 from deeplimits.errors import DeepLimitsError
 from deeplimits.finite import Sample, build, chunks, sample
-from deeplimits.finite.record import log_moments
 from deeplimits.layer import Dense, LayerNorm, LowRank, Orthogonal, Parallel, Repeat, Residual, RMSNorm, Serial
+from deeplimits.numerics.moments import variance
 from tests.finite.oracle import scores, whole
 
 FRONT = importlib.import_module("deeplimits.finite.sample")
@@ -46,7 +46,7 @@ NETWORKS = {
 def agree(one, other):
     """Means, and variances of the logs of the diagonal, of two independent sets of matrices."""
     assert np.abs(scores(one, other)).max() <= 4
-    first, second = (log_moments(np.log(np.diagonal(m, axis1=1, axis2=2) + 1e-300)) for m in (one, other))
+    first, second = (variance(np.log(np.diagonal(m, axis1=1, axis2=2) + 1e-300)) for m in (one, other))
     error = np.hypot(first[1], second[1])
     assert (np.abs(first[0] - second[0]) <= 4 * error + 1e-12).all()
 

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplimits.numerics.moments import standard_error, variance
+
 Array = NDArray[np.float64]
 
 
@@ -54,12 +56,12 @@ class Sample:
     @cached_property
     def log_variance(self) -> Array:
         """Variance over networks of log q, q the diagonal of the Gram matrix; (k,), NaN where some q is 0."""
-        return log_moments(self._log_diagonal)[0]
+        return variance(self._log_diagonal)[0]
 
     @cached_property
     def log_variance_error(self) -> Array:
         """Standard error of `log_variance` (k,): sqrt((m4 - (S-3)/(S-1) v^2) / S) with the fourth central moment m4."""
-        return log_moments(self._log_diagonal)[1]
+        return variance(self._log_diagonal)[1]
 
     @cached_property
     def ntk_mean(self) -> Array | None:
@@ -89,17 +91,3 @@ class Sample:
         asked = "gram" if self.ntk is None else "gram, ntk"
         at = f"width={self.width}, depth={self.depth}, seed={self.seed}, parametrization={self.parametrization!r}"
         return f"Sample({asked} of {self.networks} networks, {self.gram.shape[1]} inputs, {at})"
-
-
-def standard_error(values: Array) -> Array:
-    """Return the standard error of the mean over the first axis."""
-    return values.std(0, ddof=1) / np.sqrt(len(values))
-
-
-def log_moments(values: Array) -> tuple[Array, Array]:
-    """Return the unbiased variance over the first axis and its standard error."""
-    count = len(values)
-    centred = values - values.mean(0)
-    variance = (centred**2).sum(0) / (count - 1)
-    fourth = (centred**4).mean(0)
-    return variance, np.sqrt(np.maximum(fourth - (count - 3) / (count - 1) * variance**2, 0.0) / count)

@@ -16,6 +16,7 @@ from deeplimits.transfer.initial import materialised
 from deeplimits.transfer.inputs import call, example
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.names import bare, stacks
+from deeplimits.transfer.optimizer import base_groups, of_torch
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import Rule, family, get
 
@@ -202,10 +203,10 @@ def _trained(
     if plan is not None:
         groups: Any = [{k: v for k, v in g.items() if k != "param_names"} for g in plan.param_groups(model, lr=lr)]
     else:
-        groups = [{"params": list(model.parameters()), "lr": lr}]
+        groups = base_groups(model, lr)
     if family(optimizer) == "sgd":
         groups = [{k: v for k, v in g.items() if k != "eps"} for g in groups]
-    trainer = _optimizer(optimizer)(groups)
+    trainer = of_torch(optimizer, "coordinate_check")(groups)
     before = _outputs(model, inputs)
     for _ in range(steps):
         trainer.zero_grad()
@@ -214,13 +215,6 @@ def _trained(
         trainer.step()
     after = _outputs(model, inputs)
     return {name: float((after[name] - before[name]).square().mean().sqrt()) for name in before}
-
-
-def _optimizer(name: str) -> Any:
-    for kind in vars(torch.optim).values():
-        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind.__name__.lower() == name.lower():
-            return kind
-    raise InputError("coordinate_check", f"torch.optim has no optimizer {name!r}", "use adamw, adam or sgd")
 
 
 def _batch(model: nn.Module, seed: int) -> tuple[Any, torch.Tensor]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.numbers import Row, rates
+from deeplimits.transfer.optimizer import of_torch
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import get
 
@@ -60,7 +61,7 @@ def optimizers(
     for name, rows in ((matrices, first), (rest, second)):
         part = _tuned(plan, name, rows)
         groups = [group for group in part.param_groups(model, lr[name], weight_decay, partial=True) if group["params"]]
-        found[name] = _kind(name)(groups, **_options(name))
+        found[name] = of_torch(name.partition(":")[0], "plan.optimizers")(groups, **_options(name))
     return found
 
 
@@ -76,14 +77,6 @@ def _tuned(plan: Plan, optimizer: str, rows: list[Row]) -> Plan:
 def _hidden(row: Row) -> bool:
     numbered = any(part.isdigit() for part in row.name.split("."))
     return len(row.shape) == 2 and (row.role == "hidden" or (row.role == "fixed matrix" and numbered))
-
-
-def _kind(name: str) -> Any:
-    wanted = name.split(":")[0].lower()
-    for kind in vars(torch.optim).values():
-        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind.__name__.lower() == wanted:
-            return kind
-    raise InputError("plan.optimizers", f"torch.optim has no optimizer {name!r}", "use plan.param_groups with your own")
 
 
 def _options(name: str) -> dict[str, Any]:

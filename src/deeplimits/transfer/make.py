@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import torch
@@ -73,8 +74,9 @@ def transfer(
     ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else {}
     tied = watched.twice if watched else set()
     gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else {}
-    first = {} if _bare_meta(real) else {r.name: initial.sizes(real)[r.base_name][0] for r in rows}
-    own = _own(model, sizes, rows, seed)
+    measured = {} if _bare_meta(real) else initial.sizes(real)
+    first = {r.name: measured[r.base_name][0] for r in rows if measured}
+    own = _own(model, small, sizes, rows, seed)
     width = _tied_ratio(rows, tied)
     numbers = tuple(
         row(
@@ -111,7 +113,11 @@ def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, A
 
 def _watched(model: nn.Module, inputs: Any) -> Watch | None:
     """Return how parameters are used, where a forward pass can be tried on the meta device."""
-    twin = copy.deepcopy(model).to("meta").eval()
+    tensors = [*model.parameters(), *model.buffers()]
+    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
+    for p in model.parameters():
+        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
+    twin = copy.deepcopy(model, empty).eval()  # no value is copied, however large the model
     try:
         with torch.no_grad(), Watch(twin) as watch:
             call(twin, inputs)
@@ -147,11 +153,10 @@ def _bare_meta(model: nn.Module) -> bool:
     return any(parameter.is_meta for parameter in model.parameters())
 
 
-def _own(model: Any, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, float]:
+def _own(model: Any, small: nn.Module, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, float]:
     if sizes is None:
         return {}
     base, target = sizes
-    small = initial.on_meta(model, base)
     matches: dict[str, dict[str, str]] = {}
     grows: dict[str, set[str]] = {}
     for key in (key for key in base if base[key] != target[key]):
@@ -172,8 +177,8 @@ def _own(model: Any, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, 
 
 
 def _notes(rows: list[Parameter]) -> list[str]:
-    total = sum(_count(r) for r in rows)
-    grows = sum(_count(r) for r in rows if r.fan_in_ratio != 1 or r.fan_out_ratio != 1)
+    total = sum(prod(r.shape) for r in rows)
+    grows = sum(prod(r.shape) for r in rows if r.fan_in_ratio != 1 or r.fan_out_ratio != 1)
     notes = [f"{100 * grows / total:.1f} % of the parameters stand in dimensions that grow"]
     fixed = [r.name for r in rows if r.stack is not None and r.role == "fixed matrix"]
     if fixed and grows:
@@ -193,10 +198,3 @@ def _heads(small: Watch | None, large: Watch | None) -> list[str]:
         f"scale them by sqrt({before})/{after} in the target (scale= of the attention), or let the number of heads grow"
     )
     return [f"attention heads grow from {before} to {after}: logits need 1/size, not 1/sqrt(size); {mend}"]
-
-
-def _count(parameter: Parameter) -> int:
-    count = 1
-    for size in parameter.shape:
-        count *= size
-    return count

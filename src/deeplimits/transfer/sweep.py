@@ -22,6 +22,7 @@ from deeplimits.progress import Bar
 from deeplimits.transfer.curves import OCTAVES, Transfer, summarise
 from deeplimits.transfer.initial import materialised
 from deeplimits.transfer.make import transfer
+from deeplimits.transfer.optimizer import base_groups
 from deeplimits.transfer.rule import Rule
 
 HEARTBEAT, GRACE = 5, 15  # seconds
@@ -101,7 +102,7 @@ def lr_transfer(
             plan.apply(model, initial=True)
             groups = plan.param_groups(model, lr=2**task.log2_lr, weight_decay=weight_decay)
         else:
-            groups = _base_groups(model, 2**task.log2_lr, weight_decay)
+            groups = base_groups(model, 2**task.log2_lr, weight_decay)
         torch.manual_seed(task.seed)
         loss = train(model, groups, task.seed)
         if loss is None:
@@ -136,15 +137,6 @@ def _check(places: list[Any], rates: list[float], seeds: int) -> None:
         raise InputError("lr_transfer", why, "give a grid such as [2**k for k in range(-10, -3)]")
     if seeds < 2:
         raise InputError("lr_transfer", f"seeds={seeds}", "give two or more: the intervals come from them")
-
-
-def _base_groups(model: nn.Module, lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    parts = {
-        True: [p for p in model.parameters() if p.dim() > 1],
-        False: [p for p in model.parameters() if p.dim() <= 1],
-    }
-    groups = [{"params": held, "lr": lr, "weight_decay": weight_decay if big else 0.0} for big, held in parts.items()]
-    return [group for group in groups if group["params"]]
 
 
 def _study(store: str | Path, about: Mapping[str, Any]) -> Any:

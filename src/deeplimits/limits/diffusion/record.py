@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplimits.numerics.moments import standard_error, variance
+
 Array = NDArray[np.float64]
 
 
@@ -51,7 +53,7 @@ class Diffusion:
     @cached_property
     def standard_error(self) -> Array:
         """Standard error of `mean`, (k, k)."""
-        return _error(self.gram)
+        return standard_error(self.gram)
 
     @cached_property
     def path_mean(self) -> Array:
@@ -61,7 +63,7 @@ class Diffusion:
     @cached_property
     def path_error(self) -> Array:
         """Standard error of `path_mean`, (T, k, k)."""
-        return np.stack([_error(gram) for gram in self.path])
+        return np.stack([standard_error(gram) for gram in self.path])
 
     @cached_property
     def log_mean(self) -> Array:
@@ -71,19 +73,17 @@ class Diffusion:
     @cached_property
     def log_mean_error(self) -> Array:
         """Standard error of `log_mean`, (k,)."""
-        return _error(self._logs)
+        return standard_error(self._logs)
 
     @cached_property
     def log_variance(self) -> Array:
         """Variance of log q over samples, (k,)."""
-        return self._logs.var(0, ddof=1)
+        return variance(self._logs)[0]
 
     @cached_property
     def log_variance_error(self) -> Array:
         """Standard error of `log_variance`, (k,): sqrt((m4 - (S-3)/(S-1) v^2) / S), m4 the fourth central moment."""
-        count, variance = self.samples, self.log_variance
-        fourth = ((self._logs - self.log_mean) ** 4).mean(0)
-        return np.sqrt(np.maximum(fourth - (count - 3) / (count - 1) * variance**2, 0.0) / count)
+        return variance(self._logs)[1]
 
     @cached_property
     def _logs(self) -> Array:
@@ -97,7 +97,3 @@ class Diffusion:
     def __repr__(self) -> str:
         at = f"width={self.width}, depth={self.depth:g}, steps={self.steps}, seed={self.seed}"
         return f"Diffusion({self.samples} samples, {self.gram.shape[1]} inputs, {at})"
-
-
-def _error(values: Array) -> Array:
-    return values.std(0, ddof=1) / np.sqrt(len(values))

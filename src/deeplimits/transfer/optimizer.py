@@ -1,0 +1,36 @@
+"""Optimizers of torch by name, and parameter groups of a model that was not rescaled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+
+
+def of_torch(name: str, where: str) -> Any:
+    """Return the class of torch.optim with a name, whatever its capitals.
+
+    Raises:
+        InputError: there is none.
+
+    Example:
+        >>> of_torch("adamw", "here").__name__
+        'AdamW'
+    """
+    for kind in vars(torch.optim).values():
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind.__name__.lower() == name.lower():
+            return kind
+    fix = "use adamw, adam, sgd, muon or another name of torch.optim, or plan.param_groups with your own"
+    raise InputError(where, f"torch.optim has no optimizer {name!r}", fix)
+
+
+def base_groups(model: nn.Module, lr: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
+    """Return the groups of the base itself: one learning rate, and no decay of gains and biases."""
+    matrices, vectors = ([p for p in model.parameters() if (p.dim() > 1) == big] for big in (True, False))
+    groups = [
+        {"params": held, "lr": lr, "weight_decay": decay} for held, decay in ((matrices, weight_decay), (vectors, 0.0))
+    ]
+    return [group for group in groups if group["params"]]
