@@ -8,6 +8,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite, log2
 from pathlib import Path
@@ -25,7 +26,7 @@ from deeplimits.transfer.make import transfer
 from deeplimits.transfer.optimizer import base_groups
 from deeplimits.transfer.rule import Rule
 
-HEARTBEAT, GRACE = 5, 15  # seconds
+HEARTBEAT, GRACE = 5, 60  # seconds
 Train = Callable[[nn.Module, list[dict[str, Any]], int], float]
 
 
@@ -193,7 +194,8 @@ def _work(study: Any, tasks: Sequence[Task], run: Callable[[Task], float], progr
             for key in (key for key in wanted if key not in held):
                 study.enqueue_trial({}, user_attrs={"task": key})
             if any(t.state == state.WAITING for t in study.get_trials(deepcopy=False)):
-                study.optimize(objective, n_trials=1)
+                with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another worker took this run for lost
+                    study.optimize(objective, n_trials=1)
             else:
                 time.sleep(1.0)  # other workers hold the rest
 
