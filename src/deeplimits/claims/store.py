@@ -17,7 +17,7 @@ from deeplimits.plane.fingerprint import fingerprint
 from deeplimits.plane.record import decode, encode
 from deeplimits.plane.store import write_whole
 
-ROOMS = ("architecture", "numerics", "limits", "finite", "plane", "inference", "claims")
+ROOMS = ("architecture", "numerics", "limits", "finite", "plane", "inference", "transfer", "claims")
 
 
 class Store:
@@ -71,7 +71,7 @@ def program() -> str:
     home = Path(deeplimits.__path__[0])
     digest = hashlib.blake2b(digest_size=16)
     for room in ROOMS:
-        for path in sorted((home / room).rglob("*.py")):
+        for path in sorted(path for kind in ("*.py", "*.toml") for path in (home / room).rglob(kind)):
             digest.update(path.relative_to(home).as_posix().encode() + path.read_bytes())
     digest.update(f"{metadata.version('numpy')} {metadata.version('torch')}".encode())
     return digest.hexdigest()
