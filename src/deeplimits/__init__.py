@@ -28,12 +28,11 @@ _HOME = {
     "Comparison": "plane.record",
     "plot": "report",
     "html": "report",
-    "transfer": "transfer.make",
     "coordinate_check": "transfer.coordinates",
     "lr_transfer": "transfer.sweep",
     "DeepLimitsError": "errors",
 }
-_ROOMS = ("act", "layer", "learn", "errors", "testing")
+_ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer")
 
 __all__ = sorted([*_HOME, *_ROOMS])
 

@@ -1,13 +1,19 @@
 """From the limit to hyperparameters: settings tuned on a small model, carried to a large one.
 
 `deeplimits.transfer` is this package and the function that makes a plan at once: `dl.transfer(build, base=..., ...)`.
+`deeplimits.transfer.explain(name)` gives the table of a rule, `SAM` sharpness-aware minimization as a plan scales it.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from inspect import Signature, signature
 from types import ModuleType
 from typing import Any
+
+_HOME = {"explain": "role_table", "SAM": "sam"}
+"""{name: module of this package that holds it}, imported when it is asked for."""
 
 
 class _Verb(ModuleType):
@@ -17,6 +23,17 @@ class _Verb(ModuleType):
         from deeplimits.transfer.make import transfer
 
         return transfer(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Signature:
+        from deeplimits.transfer.make import transfer
+
+        return signature(transfer)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 sys.modules[__name__].__class__ = _Verb

@@ -86,7 +86,8 @@ class Rule:
             return self
         if not isfinite(alpha) or alpha < 0:
             raise DescriptionError("transfer", f"alpha={alpha!r}", "give a number from 0 on, 1/2 to 1 as a rule")
-        return replace(self, alpha=float(alpha), name=f"{self.name} with alpha {alpha:g}")
+        words = f"{self.name} with residual branches scaled by depth^-{alpha:g}"
+        return replace(self, alpha=float(alpha), name=f"{self.name} with alpha {alpha:g}", words=words)
 
 
 @cache
