@@ -157,6 +157,12 @@ class Plan:
 
         return hybrid.optimizers(self, model, lr, **settings)
 
+    def sam(self, optimizer: torch.optim.Optimizer, rho: float) -> Any:
+        """Return `deeplimits.transfer.SAM` around an optimizer made from `param_groups`; rho is the base's."""
+        from deeplimits.transfer.sam import SAM
+
+        return SAM(optimizer, rho, self)
+
     def scale(self, value: float, optimizer: torch.optim.Optimizer) -> list[float]:
         """Return the value for each group of an optimizer, as schedulers like OneCycleLR want it.
 
