@@ -23,7 +23,7 @@ KINDS = [("nngp", NNGP), ("ntk", NTK)]
 def test_close_to_scikit_learn(get, kind, y):
     """scikit-learn averages the logistic with a fit of five error functions, good to 3e-4."""
     theirs = GaussianProcessClassifier(Precomputed(get), optimizer=None, multi_class="one_vs_rest").fit(X, y)
-    ours = kind(NET, DEPTH).fit(X, y)
+    ours = kind(NET, DEPTH, calibrate=False).fit(X, y)
     assert np.abs(ours.predict_proba(NEW) - theirs.predict_proba(NEW)).max() <= 1e-3
     np.testing.assert_allclose(ours.predict_proba(NEW).sum(axis=1), 1.0, rtol=1e-12)
 

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.inference import evidence, inputs, laplace
+from deeplimits.inference import calibration, evidence, inputs, laplace
 from deeplimits.inference.estimator import NetworkEstimator, check_fit
 from deeplimits.inference.prior import Prior, row_blocks
 
@@ -23,6 +23,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
     """What the classifiers have in common."""
 
     optimize: Any
+    calibrate: bool
     _kind: str
 
     def fit(self, X: Any, y: Any) -> NetworkClassifier:
@@ -41,7 +42,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         start = evidence.tuned(where, prior.net, self.optimize, None)
         rows, self.classes_, place = inputs.classification(self, X, y)
         problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        held = max(2 + len(problems), MAXIMISING if start else 0)
+        held = max(2 + self.calibrate + len(problems), MAXIMISING if start else 0)
         check_fit(where, len(rows), held, "fit fewer classes (one matrix each)")
         self._rows, self._targets = rows, [(place == index).astype(float) for index in problems]
         self.net_ = prior.net
@@ -50,28 +51,30 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
             self.net_, self.log_marginal_likelihood_value_ = prior.net.replace(found.values), found.evidence
         kernel = Prior(self.net_, self.depth).matrix(rows, self._kind)
         self.modes_ = [laplace.mode(where, kernel, target) for target in self._targets]
+        self.temperature_ = 1.0
+        if self.calibrate:
+            left_out = _of_classes([laplace.logistic_normal(*mode.left_out(kernel)) for mode in self.modes_])
+            self.temperature_ = calibration.temperature(left_out, place)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class at new rows, averaged over the function, shape (M, C).
+        """Return the probability of each class at new rows, averaged over the function and calibrated, shape (M, C).
 
-        With more than two classes, the probabilities of the C problems divided by their sum.
+        With more than two classes, the probabilities of the C problems divided by their sum; then p^(1/temperature_),
+        divided by its sum.
 
         Args:
             X: shape (M, d).
         """
         check_is_fitted(self)
         rows, prior = inputs.rows(self, X), Prior(self.net_, self.depth)
-        found = np.empty((len(rows), len(self.modes_)))
+        found = np.empty((len(self.modes_), len(rows)))
         for part in row_blocks(len(rows), 2 * len(self._rows)):
             cross = prior.cross(rows[part], self._rows, self._kind)
             diagonal = prior.variances(rows[part], self._kind)
-            for column, mode in enumerate(self.modes_):
-                found[part, column] = laplace.logistic_normal(*mode.latent(cross, diagonal))
-        if len(self.modes_) == 1:
-            return np.hstack([1 - found, found])
-        found = np.maximum(found, np.finfo(float).tiny)
-        return found / found.sum(axis=1, keepdims=True)
+            for problem, mode in enumerate(self.modes_):
+                found[problem, part] = laplace.logistic_normal(*mode.latent(cross, diagonal))
+        return calibration.temper(_of_classes(found), self.temperature_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class at new rows, shape (M,).
@@ -115,23 +118,35 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         return value, evidence.network_gradient(prior, self._kind, self._rows, weights, at)
 
 
+def _of_classes(problems: Any) -> np.ndarray:
+    """Return probabilities of classes, shape (N, C), from those of C problems, or of the one for two classes."""
+    found = np.stack(problems, axis=1)
+    if found.shape[1] == 1:
+        return np.hstack([1 - found, found])
+    found = np.maximum(found, np.finfo(float).tiny)
+    return found / found.sum(axis=1, keepdims=True)
+
+
 class NNGPClassifier(NetworkClassifier):
     """Classification with the NNGP kernel: a Bayesian network of infinite width, by Laplace's approximation.
 
     A function for each class, one class against the rest, with the kernel as prior covariance and the logistic
-    likelihood; the posterior is the Gaussian at its mode. How sure it is depends on the size of the kernel: maximise
-    the evidence over "readout_std" where the probabilities matter.
+    likelihood; the posterior is the Gaussian at its mode. Its probabilities are cautious on real data, the more so the
+    more classes there are; one temperature, found on the training rows with each left out in turn, mends that.
 
     Args:
         net: the description; `dl.ResNet("relu")` by default.
         depth: what DEPTH stands for: a whole number or infinity.
         optimize: hyperparameters over which the evidence is maximised in `fit`: paths such as "readout_std", or "all"
             (all that start above zero), or None.
+        calibrate: whether probabilities are sharpened or softened by the temperature; without, they are those of the
+            model itself, right where the prior is.
 
     Attributes:
         classes_: the labels, sorted.
         net_: the network, with the hyperparameters found.
         modes_: the approximate posterior of each binary problem.
+        temperature_: of `predict_proba`; 1 leaves the model's own probabilities.
         log_marginal_likelihood_value_: the evidence at the maximum, where it was maximised.
 
     Valid when: widths go to infinity first; as for `dl.kernel`.
@@ -149,10 +164,13 @@ class NNGPClassifier(NetworkClassifier):
 
     _kind = "nngp"
 
-    def __init__(self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None):
+    def __init__(
+        self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None, calibrate: bool = True
+    ):
         self.net = net
         self.depth = depth
         self.optimize = optimize
+        self.calibrate = calibrate
 
 
 class NTKClassifier(NetworkClassifier):
@@ -164,12 +182,13 @@ class NTKClassifier(NetworkClassifier):
     Args:
         net: the description; `dl.ResNet("relu")` by default.
         depth: what DEPTH stands for: a whole number or infinity.
-        optimize: as in `NNGPClassifier`.
+        optimize, calibrate: as in `NNGPClassifier`.
 
     Attributes:
         classes_: the labels, sorted.
         net_: the network, with the hyperparameters found.
         modes_: the approximate posterior of each binary problem.
+        temperature_: of `predict_proba`; 1 leaves the model's own probabilities.
         log_marginal_likelihood_value_: the evidence at the maximum, where it was maximised.
 
     Valid when: widths go to infinity first, every layer trained; as for `dl.kernel`.
@@ -187,7 +206,10 @@ class NTKClassifier(NetworkClassifier):
 
     _kind = "ntk"
 
-    def __init__(self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None):
+    def __init__(
+        self, net: Layer | None = None, depth: float | None = inf, optimize: Any = None, calibrate: bool = True
+    ):
         self.net = net
         self.depth = depth
         self.optimize = optimize
+        self.calibrate = calibrate

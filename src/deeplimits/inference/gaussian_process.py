@@ -16,7 +16,7 @@ from deeplimits.errors import InputError, PrecisionError
 from deeplimits.inference.prior import Prior, row_blocks
 
 EPSILON = float(np.finfo(np.float64).eps)
-potrf, potri, pocon, lange = get_lapack_funcs(("potrf", "potri", "pocon", "lange"), dtype=np.float64)
+potrf, potri, pocon, lange, trtri = get_lapack_funcs(("potrf", "potri", "pocon", "lange", "trtri"), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Factor:
         found += found.T
         found.flat[:: len(found) + 1] /= 2
         return found
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """Return the diagonal of (K + noise I)^-1, shape (N,), with one matrix more on the way."""
+        found, _ = trtri(self.lower, lower=1)
+        return np.array([column[row:] @ column[row:] for row, column in enumerate(found.T)])
 
 
 def factorise(where: str, matrix: np.ndarray, noise: float, rows: np.ndarray, unit: float = 1.0) -> Factor:

@@ -44,6 +44,20 @@ class Mode:
         half = self.factor.half(np.asfortranarray(self.root[:, None] * cross.T))
         return cross @ self.residual, np.maximum(prior - np.einsum("nm,nm->m", half, half), 0.0)
 
+    def left_out(self, kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of the function at each training row, without what its own label says, shape (N,).
+
+        The Gaussian that stands for the label's likelihood at the mode is divided out; those of other labels stay.
+
+        Args:
+            kernel: of the training rows, shape (N, N).
+
+        Source: vehtari-2016-leave-one-out (there LA-LOO).
+        """
+        alone = self.factor.inverse_diagonal()
+        variance = (1 - alone) / (alone * self.root**2)
+        return kernel @ self.residual - variance * self.residual, variance
+
     def weights(self, kernel: np.ndarray) -> np.ndarray:
         """Return G, shape (N, N) and symmetric, such that d evidence = sum of G_ij dK_ij.
 
