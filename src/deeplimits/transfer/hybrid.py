@@ -69,7 +69,7 @@ def _tuned(plan: Plan, optimizer: str, rows: list[Row]) -> Plan:
     rule = replace(get(plan.rule.split(" with alpha")[0]), alpha=plan.rule_alpha)
     new = []
     for row in rows:
-        found = rates(row, rule, optimizer, plan.decay)
+        found = rates(row, rule, optimizer, plan.decay, plan.budget)
         new.append(replace(row, lr_mult=found.lr, eps_mult=found.eps, decay_mult=found.decay))
     return replace(plan, optimizer=optimizer, rows=tuple(new))
 

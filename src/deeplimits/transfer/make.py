@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import branches, initial
+from deeplimits.transfer import branches, budget, initial
 from deeplimits.transfer.inputs import call, example
 from deeplimits.transfer.numbers import row
 from deeplimits.transfer.plan import Plan
@@ -19,7 +19,6 @@ from deeplimits.transfer.rule import Rule, family, get
 from deeplimits.transfer.survey import Parameter, survey
 from deeplimits.transfer.uses import Watch
 
-DECAYS = ("coupled", "independent")
 NARROW, SHALLOW = 32, 4
 
 
@@ -33,6 +32,8 @@ def transfer(
     decay: str = "coupled",
     inputs: Any = None,
     seed: int = 0,
+    batch: tuple[float, float] | None = None,
+    tokens: tuple[float, float] | None = None,
 ) -> Plan:
     """Plan how to train a large model with the settings tuned on a small one, in width and in depth.
 
@@ -44,9 +45,12 @@ def transfer(
         optimizer: name or family: "adamw", "sgd", "muon" (torch's, with adjust_lr_fn="original"),
             "muon:match_rms_adamw", "spectral" (orthogonal steps without a factor of their own), ...
         alpha: another exponent for residual branches, depth**-alpha.
-        decay: "coupled" where the optimizer multiplies weight decay by the learning rate (torch), else "independent".
+        decay: "coupled" where the optimizer multiplies weight decay by the learning rate (torch), else "independent";
+            experimental: "independent_width", "timescale" (learning rate times decay times steps stays).
         inputs: an example of what the model takes; made from its first layer where left out.
         seed: of the small copies that are tried.
+        batch: (base's, target's) batch size: turns the rule for it on (experimental); left out, it is the base's.
+        tokens: (base's, target's) tokens or examples of the whole run, likewise.
 
     Returns:
         a Plan: apply it to the fresh target, and take its parameter groups.
@@ -61,8 +65,8 @@ def transfer(
     chosen = get(rule, alpha)
     optimizer = _named(optimizer)
     family(optimizer)
-    if decay not in DECAYS:
-        raise InputError("transfer", f"decay={decay!r}", f"use one of {', '.join(DECAYS)}")
+    budget.decay(decay)
+    ratios = budget.budget(batch, tokens)
     small, large, sizes = _models(model, base, target)
     given = example(small, inputs)
     watched = _watched(small, given)
@@ -88,13 +92,15 @@ def transfer(
             branch_output=r.base_name in ends,
             tied_width=width if r.base_name in gains else 1.0,
             shifted=(ends | gains).get(r.base_name, 0.0) != 0.0,
+            budget=ratios,
         )
         for r in rows
     )
     names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})
     notes = [*_notes(rows), *_heads(watched, _watched(large, given) if chosen.readout_multiplier else None)]
+    shown, other = (None if pair is None else (float(pair[0]), float(pair[1])) for pair in (batch, tokens))
     return Plan(
-        chosen.name, optimizer, names[0], names[1], decay, numbers, first, tuple(notes), rule_alpha=chosen.alpha
+        *(chosen.name, optimizer, names[0], names[1], decay, numbers, first, tuple(notes)), chosen.alpha, shown, other
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deeplimits.transfer.budget import OFF, Budget
+from deeplimits.transfer.budget import decay as decay_rule
 from deeplimits.transfer.rule import Rule, family
 from deeplimits.transfer.survey import Parameter
 
@@ -69,6 +71,7 @@ def row(
     branch_output: bool = False,
     tied_width: float = 1.0,
     shifted: bool = False,
+    budget: Budget = OFF,
 ) -> Row:
     """Return the numbers of a parameter.
 
@@ -76,11 +79,12 @@ def row(
         parameter: what grows.
         rule: the parametrization.
         optimizer: its name.
-        decay: "coupled" (the optimizer multiplies decay by the learning rate, as torch does) or "independent".
+        decay: "coupled" (the optimizer multiplies decay by the learning rate, as in torch) or another of `rules/decay`.
         init: size of the target's own initial values over the base's; None: not known yet.
         branch_output: whether the branch's multiplier is folded into this parameter.
         tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter.
         shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
+        budget: batch size and tokens, target over base.
 
     Source: yang-2022-tp5 (width), dey-2025-completep, Table 1 (depth).
     """
@@ -105,7 +109,7 @@ def row(
         reason="",
         source=", ".join(rule.source),
     )
-    found, folded = rates(grown, rule, optimizer, decay), folding(grown, rule)
+    found, folded = rates(grown, rule, optimizer, decay, budget), folding(grown, rule)
     wanted = rule.init(m_in, m_out) * folded
     reasons = [f"init {rule.init.words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
     return replace(
@@ -126,7 +130,7 @@ def folding(grown: Row, rule: Rule) -> float:
     return (grown.depth_ratio ** -(rule.alpha or 0.0) if branch else 1.0) / grown.tied_width
 
 
-def rates(grown: Row, rule: Rule, optimizer: str, decay: str) -> Rates:
+def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = OFF) -> Rates:
     """Return the multipliers of a parameter under an optimizer.
 
     A multiplier c of the forward pass is folded into the parameter that the result is linear in: initial values c,
@@ -136,17 +140,21 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str) -> Rates:
         grown: how the parameter grows.
         rule: the parametrization.
         optimizer: its name; torch's Muon scales its own steps with the shape, in one of two ways, which is undone.
-        decay: "coupled" or "independent".
+        decay: "coupled", "independent" or another of `rules/decay`.
+        budget: batch size and tokens, target over base.
     """
     kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
-    lr, eps = rule.lr[kind](m_in, m_out), rule.eps(m_in, m_out)
+    lr, eps = rule.lr[kind](m_in, m_out) * budget.lr(kind), rule.eps(m_in, m_out) * budget.eps(kind)
     reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
     own = own_scale(optimizer, grown.fan_in, grown.fan_out)
     own /= own_scale(optimizer, grown.fan_in / m_in, grown.fan_out / m_out)
-    weight_decay = 1 / lr
     if own != 1:
-        lr, weight_decay = lr / own, weight_decay * own
+        lr /= own
         reasons.append(f"the optimizer's own factor {own:.3g} undone")
+    if budget != OFF:
+        reasons.append(f"batch and tokens: LR x {budget.lr(kind):.3g}")
+    decays = decay_rule(decay)
+    weight_decay = decays(lr, m_in, budget)
     if rule.alpha is not None and grown.depth_ratio != 1:
         power = 2 * rule.alpha - 1 if kind == "sgd" else rule.alpha - 1
         lr, eps = lr * grown.depth_ratio**power, eps * grown.depth_ratio**-rule.alpha
@@ -157,8 +165,8 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str) -> Rates:
         reasons.append(f"before a tied readout: its 1/m = 1/{grown.tied_width:g} folded in")
     folded = folding(grown, rule)
     squared = folded**2 if kind == "sgd" else folded
-    lr, eps, weight_decay = lr * squared, eps / folded, weight_decay / squared
-    return Rates(lr, eps if kind == "entrywise" else 1.0, weight_decay if decay == "coupled" else 1.0, tuple(reasons))
+    weight_decay /= squared if decays.per_rate else 1.0
+    return Rates(lr * squared, eps / folded if kind == "entrywise" else 1.0, weight_decay, tuple(reasons))
 
 
 def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:

@@ -13,12 +13,14 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
+from deeplimits.transfer import budget
+from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
 from deeplimits.transfer.names import bare
 from deeplimits.transfer.numbers import Row, as_dict
 from deeplimits.transfer.rule import family
 
-FORMAT = 1
+FORMAT = 2
 EPSILON = 1e-8
 
 
@@ -30,11 +32,12 @@ class Plan:
         rule: the parametrization's name.
         optimizer: its name.
         base, target: sizes given to the build function, or what was compared.
-        decay: "coupled" or "independent".
+        decay: "coupled", "independent" or another of `rules/decay`.
         rows: one record a parameter.
         initial: {name: size of the base's initial values}.
         notes: what a user should know.
         rule_alpha: exponent of residual branches; None where the rule says nothing of depth.
+        batch, tokens: (base's, target's) batch size and tokens of the run where the rules for them are on; else None.
     """
 
     rule: str
@@ -46,6 +49,13 @@ class Plan:
     initial: Mapping[str, float]
     notes: tuple[str, ...] = ()
     rule_alpha: float | None = None
+    batch: tuple[float, float] | None = None
+    tokens: tuple[float, float] | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """Batch size and tokens, target over base; 1 where the rule is off."""
+        return budget.budget(self.batch, self.tokens)
 
     def __getitem__(self, name: str) -> Row:
         """Return the row of a parameter."""
@@ -122,7 +132,7 @@ class Plan:
             weight_decay: the base's weight decay; gains and biases get none.
             eps: the base's epsilon (entrywise optimizers; 1e-8 by default).
             partial: whether the model may have parameters that the plan has not.
-            settings: put into every group.
+            settings: put into every group; betas are the base's, adapted where the rule for batch or tokens is on.
 
         Returns:
             groups of parameters with equal numbers, each with "params", "lr", "weight_decay", "param_names", and "eps"
@@ -135,12 +145,12 @@ class Plan:
             groups.setdefault((row.lr_mult, row.eps_mult, row.decay_mult if decays else 0.0), []).append(row.name)
         if not isinstance(lr, int | float | torch.Tensor) or not float(lr) > 0:
             raise InputError("plan.param_groups", f"lr={lr!r}", "give the base's learning rate, a number above zero")
-        eps = EPSILON if eps is None else eps
-        found = []
+        eps, kind = EPSILON if eps is None else eps, family(self.optimizer)
+        settings, found = self.budget.settings(kind, settings, "plan.param_groups"), []
         for (lr_mult, eps_mult, decay_mult), names in groups.items():
             group = {"params": [parameters[name] for name in names], "lr": lr * lr_mult}
             group |= {"weight_decay": weight_decay * decay_mult, "param_names": names, **settings}
-            found.append(group | ({"eps": eps * eps_mult} if family(self.optimizer) == "entrywise" else {}))
+            found.append(group | ({"eps": eps * eps_mult} if kind == "entrywise" else {}))
         return found
 
     def optimizers(
@@ -197,7 +207,8 @@ class Plan:
         lines = [head, *((*_cells(row), row.reason, row.source) for row in self.rows)]
         widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
-        return "\n".join([f"{self.rule}, {self.optimizer}, decay {self.decay}", *self.notes, *table])
+        decay = f"decay {self.decay}: {budget.decay(self.decay).words}"
+        return "\n".join([f"{self.rule}, {self.optimizer}", decay, self.budget.words(), *self.notes, *table])
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
@@ -217,7 +228,8 @@ class Plan:
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
         rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
-        return cls(**{**content, "rows": rows, "notes": tuple(content["notes"])})
+        pairs = {name: content[name] and tuple(content[name]) for name in ("batch", "tokens")}
+        return cls(**{**content, **pairs, "rows": rows, "notes": tuple(content["notes"])})
 
     def _parameters(self, model: nn.Module, where: str, partial: bool = False) -> dict[str, nn.Parameter]:
         found = {bare(name): parameter for name, parameter in model.named_parameters()}

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import log
 from typing import Any
 
+from deeplimits.transfer.budget import Decay, decays, optional
 from deeplimits.transfer.numbers import Row, folding, rates
 from deeplimits.transfer.rule import FAMILIES, Rule, get
 
@@ -27,7 +28,7 @@ def explain(name: str | Rule, alpha: float | None = None) -> str:
     """Return the table of a rule in words: for every role initial values, learning rates, epsilon, decay, sources.
 
     Args:
-        name: of the rule.
+        name: of the rule; or of an optional one: "batch", "tokens", or a rule of weight decay.
         alpha: another exponent of the branches.
 
     Raises:
@@ -37,6 +38,8 @@ def explain(name: str | Rule, alpha: float | None = None) -> str:
         >>> print(explain("mup").splitlines()[0])
         mup: maximal update parametrization: features move by the same amount at every width
     """
+    if name in optional() or name in decays():
+        return _optional(str(name))
     rule = get(name, alpha)
     head = [f"{rule.name}: {rule.words}", f"valid for: {rule.valid}", f"source: {', '.join(rule.source)}", ""]
     lines = [("role", *COLUMNS), *((role, *cells) for role, cells in table(rule).items())]
@@ -71,6 +74,22 @@ def table(name: str | Rule, alpha: float | None = None) -> dict[str, tuple[str, 
         found["in a block, times"] = tuple(_power(value, "m_L") for value in _values(inside, rule))
         found["ending a branch, times"] = tuple(_power(value, "m_L") for value in _values(ending, rule))
     return found
+
+
+def _optional(name: str) -> str:
+    rule = optional().get(name) or decays()[name]
+    head = [f"{rule.name}: {rule.words}", f"valid for: {rule.valid}", f"source: {', '.join(rule.source)}", ""]
+    if isinstance(rule, Decay):
+        rate = (
+            "divided by the multiplier of the learning rate" if rule.per_rate else "not divided by the learning rate's"
+        )
+        powers = f"times m_in^{rule.fan_in:g}, times (steps, target over base)^{rule.steps:g}"
+        return "\n".join([*head, f"decay: {rate}, {powers}"])
+    powers = (("LR", rule.lr), ("eps", rule.eps), ("power of betas", rule.memory))
+    lines = [f"{family}: " + ", ".join(f"{of} r^{power[family]:g}" for of, power in powers) for family in FAMILIES]
+    return "\n".join(
+        [*head, *lines, "", f"r: {name}, target over base; off unless dl.transfer({name}=(base, target)) says it."]
+    )
 
 
 def _values(grown: Row, rule: Rule) -> tuple[float, ...]:
