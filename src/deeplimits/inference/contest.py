@@ -23,6 +23,7 @@ SIZES = (1.0, 3.0, 10.0, 30.0)  # standard deviations of the function, before th
 LENGTHS = (0.5, 1.0, 2.0)  # length scales in units of the median distance between training rows
 COSTS = (1.0, 10.0, 100.0)
 ROWS, NEW_ROWS, FOLDS = 300, 1000, 3
+POOLED: dict[str, Any] = {"ensemble": False}
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _runs(
             shown = "∞" if depth == inf else f"{depth:g}"
             for kind, maker in (("NNGP", NNGPClassifier), ("NTK", NTKClassifier)):
                 yield f"{kind}, {label}, depth {shown}", lambda n=net, d=depth, m=maker: _network(n, d, m, split)
-    yield "RBF Gaussian process", lambda: _process(split)
+    yield "RBF Gaussian process", lambda: _process(split, seed)
     yield "RBF support-vector machine", lambda: _machine(split, seed)
 
 
@@ -196,7 +197,8 @@ def _readout(net: Layer) -> str:
     return next((path for path in paths if path.endswith("readout_std")), paths[-1])
 
 
-def _process(split: Split) -> tuple[np.ndarray, str]:
+def _process(split: Split, seed: int) -> tuple[np.ndarray, str]:
+    from sklearn.calibration import CalibratedClassifierCV
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -206,24 +208,30 @@ def _process(split: Split) -> tuple[np.ndarray, str]:
         found |= {(size, factor): _evidence(size**2 * kernel, split.y) for size in SIZES}
     size, factor = max(found, key=found.__getitem__)
     fixed: dict[str, Any] = {"optimizer": None}
-    model = GaussianProcessClassifier(ConstantKernel(size**2) * RBF(factor * middle), **fixed).fit(split.X, split.y)
+    model = GaussianProcessClassifier(ConstantKernel(size**2) * RBF(factor * middle), **fixed)
+    calibrated = CalibratedClassifierCV(model, method="temperature", cv=_folds(seed), **POOLED).fit(split.X, split.y)
     words = f"standard deviation {size:g}, length scale {factor:g} x median distance"
-    return model.predict_proba(split.X_new), words
+    return calibrated.predict_proba(split.X_new), words
 
 
 def _machine(split: Split, seed: int) -> tuple[np.ndarray, str]:
     from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.model_selection import GridSearchCV
     from sklearn.svm import SVC
 
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    folds = _folds(seed)
     gammas = {0.5 / (factor * _median_distance(split.X)) ** 2: factor for factor in LENGTHS}
     search = GridSearchCV(SVC(), {"C": COSTS, "gamma": list(gammas)}, cv=folds).fit(split.X, split.y)
-    pooled: dict[str, Any] = {"ensemble": False}
-    model = CalibratedClassifierCV(search.best_estimator_, cv=folds, **pooled).fit(split.X, split.y)
+    model = CalibratedClassifierCV(search.best_estimator_, cv=folds, **POOLED).fit(split.X, split.y)
     factor = gammas[search.best_params_["gamma"]]
     words = f"C {search.best_params_['C']:g}, length scale {factor:g} x median distance"
     return model.predict_proba(split.X_new), words
+
+
+def _folds(seed: int) -> Any:
+    from sklearn.model_selection import StratifiedKFold
+
+    return StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
 
 
 def _median_distance(X: np.ndarray) -> float:
@@ -247,6 +255,7 @@ def _choice() -> str:
         "Gaussian processes (Laplace's approximation, one class against the rest) take the standard deviation of the "
         f"function among {sizes} times its start by their evidence, RBF jointly with a length scale among {lengths} "
         f"times the median distance; the support-vector machine takes C among {costs} and the same length scales by "
-        f"{FOLDS}-fold cross-validation, its probabilities by Platt's sigmoid on the same folds. Seconds hold the "
-        "choice, the fit and the prediction, on one thread"
+        f"{FOLDS}-fold cross-validation. All probabilities are calibrated: networks by a temperature from the training "
+        f"rows left out in turn, the RBF process by one from {FOLDS} folds, the machine by Platt's sigmoid on the same "
+        "folds. Seconds hold the choice, the fit, the calibration and the prediction, on one thread"
     )
