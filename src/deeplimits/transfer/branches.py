@@ -23,16 +23,16 @@ Ends = dict[str, float]
 """{name: the value at which the parameter switches its branch off}: 0, or -1 for gains that a norm reads as 1 + w."""
 
 
-def outputs(model: nn.Module, prefixes: Iterable[str], inputs: Any, seed: int = 0) -> Ends:
+def outputs(model: nn.Module, blocks: Iterable[str], inputs: Any, seed: int = 0) -> Ends:
     """Return the parameters that the residual branches are linear in.
 
-    In every block of the stacks `prefixes`: the smallest set of parameters, taken in the order of the forward pass,
+    In every block: the smallest set of parameters, taken in the order of the forward pass,
     whose zero makes the block the identity; each is then proved: with the others at zero, twice the parameter gives
     twice the branch.
 
     Args:
         model: the base, with real values; computed in float64 where its operations exist there, and left as it was.
-        prefixes: lists of blocks, as "model.layers".
+        blocks: names of the blocks, as "model.layers.3".
         inputs: what the model takes.
         seed: of the shake that moves parameters away from zero.
 
@@ -41,12 +41,11 @@ def outputs(model: nn.Module, prefixes: Iterable[str], inputs: Any, seed: int = 
     """
     trial = Trial(model, inputs, seed)
     found: Ends = {}
-    for prefix in prefixes:
-        for place, block in enumerate(trial.model.get_submodule(prefix)):  # type: ignore[arg-type]
-            head = f"{prefix}.{place}"
-            members = trial.smallest(block, head)
-            trial.prove(block, head, members)
-            found |= {bare(name): trial.null[name] for name in members}
+    for head in blocks:
+        block = trial.model.get_submodule(head)
+        members = trial.smallest(block, head)
+        trial.prove(block, head, members)
+        found |= {bare(name): trial.null[name] for name in members}
     return found
 
 

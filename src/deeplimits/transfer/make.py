@@ -71,7 +71,7 @@ def transfer(
     given = example(small, inputs)
     watched = _watched(small, given)
     rows = survey(small, large, watched)
-    deeper = sorted({r.stack for r in rows if r.stack is not None})
+    deeper = sorted({r.block for r in rows if r.block is not None and r.depth_ratio != 1})
     _check_depth(chosen, rows)
     real = initial.materialised(model, sizes[0], seed) if sizes is not None else small  # type: ignore[arg-type]
     _check_values(real, chosen, deeper, watched)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 _WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -18,33 +17,6 @@ def bare(name: str) -> str:
         'layers.3.weight'
     """
     return _WRAPPERS.sub("", name)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A list of blocks of the same kind, repeated as often as the model is deep.
-
-    Attributes:
-        prefix: where it stands, as "model.layers".
-        length: number of blocks.
-    """
-
-    prefix: str
-    length: int
-
-    def place(self, name: str) -> int | None:
-        """Return which block a parameter belongs to, or None."""
-        if not name.startswith(self.prefix + "."):
-            return None
-        head = name[len(self.prefix) + 1 :].split(".", 1)[0]
-        return int(head) if head.isdigit() else None
-
-    def template(self, name: str) -> str:
-        """Return the name with the block's index left open, as "model.layers.*.weight"."""
-        place = self.place(name)
-        if place is None:
-            return name
-        return f"{self.prefix}.*{name[len(self.prefix) + 1 + len(str(place)) :]}"
 
 
 def stacks(names: Iterable[str]) -> dict[str, dict[int, set[str]]]:

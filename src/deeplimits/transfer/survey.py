@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -11,11 +11,10 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.layout import VECTOR, Fans, fans
-from deeplimits.transfer.names import Stack, bare, stacks
+from deeplimits.transfer.layout import MATRIX, VECTOR, Fans, fans
+from deeplimits.transfer.matching import check_names, stacks
+from deeplimits.transfer.names import bare
 from deeplimits.transfer.uses import Watch
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,9 @@ class Parameter:
         shape: its shape in the target.
         base: fans in the base.
         target: fans in the target.
-        stack: the stack of blocks it stands in, as "model.layers"; None outside.
-        depth_ratio: blocks of that stack in the target over those in the base; 1 outside.
+        stack: the list of blocks it stands in, as "model.layers", where its length changes; else None.
+        block: its block in the base, as "model.layers.3"; likewise.
+        depth_ratio: blocks of that kind in the target over those in the base; 1 outside.
         tied: other names of the same parameter.
     """
 
@@ -39,6 +39,7 @@ class Parameter:
     base: Fans
     target: Fans
     stack: str | None
+    block: str | None
     depth_ratio: Fraction
     tied: tuple[str, ...] = ()
 
@@ -74,28 +75,30 @@ def survey(base: nn.Module, target: nn.Module, watch: Watch | None = None) -> li
             parameter is summed over.
     """
     old, new = _parameters(base), _parameters(target)
-    found = _stacks(old, new)
-    matched = {name: _counterpart(name, new, old, found) for name in new}
-    _check_names(old, new, matched)
+    found = stacks(*({name: entry[2] for name, entry in side.items()} for side in (old, new)))
+    within = {name: next((s for s in found if s.place(name) is not None), None) for name in new}
+    matched = {name: stack.counterpart(name) if stack else name for name, stack in within.items()}
+    check_names(old, {name: other if other in old else None for name, other in matched.items()})
     rows = []
     for name, (module, attribute, shape, tied) in new.items():
-        other = matched[name]
-        assert other is not None
-        before = len(old[other][2])
-        if before != len(shape):
-            why = f"{name} has {len(shape)} dimensions in the target and {before} in the base"
+        other, stack = str(matched[name]), within[name]
+        before = old[other][2]
+        if len(before) != len(shape):
+            why = f"{name} has {len(shape)} dimensions in the target and {len(before)} in the base"
             raise InputError("transfer", why, "build both models with the same function")
-        sides = (old[other][:3], (module, attribute, shape))
-        if shape != old[other][2]:
+        if shape != before:
             _check_use(other, module, shape, watch)
-        own = [_fans(*side, other, watch) for side in sides]
-        stack = next((s for s in found if s[1].place(name) is not None), None)
-        ratio = Fraction(stack[1].length, stack[0].length) if stack else Fraction(1)
-        rows.append(Parameter(name, other, shape, own[0], own[1], stack[1].prefix if stack else None, ratio, tied))
+        own = [_fans(*side, other, watch) for side in (old[other][:3], (module, attribute, shape))]
+        place = stack.place(name) if stack else None
+        where: tuple[Any, ...] = (None, None, Fraction(1))
+        if stack is not None and place is not None:
+            where = stack.prefix, f"{stack.head}{stack.blocks[place]}", stack.ratios[place]
+        rows.append(Parameter(name, other, shape, own[0], own[1], where[0], where[1], where[2], tied))
     if all(row.fan_in_ratio == row.fan_out_ratio == row.depth_ratio == 1 for row in rows):
         why = "base and target have the same width in every dimension and the same depth"
         fix = "check that build uses its arguments, and give a target that differs from the base"
         raise InputError("transfer", why, fix)
+    _check_experts(rows, old)
     return rows
 
 
@@ -115,51 +118,6 @@ def _parameters(model: nn.Module) -> dict[str, tuple[nn.Module, str, tuple[int, 
     return found
 
 
-def _stacks(old: Iterable[str], new: Iterable[str]) -> list[tuple[Stack, Stack]]:
-    """Return the lists of blocks whose number differs, as (in the base, in the target)."""
-    before, after = stacks(old), stacks(new)
-    return [
-        (Stack(prefix, len(before[prefix])), Stack(prefix, len(after[prefix])))
-        for prefix in after
-        if prefix in before and len(before[prefix]) != len(after[prefix])
-    ]
-
-
-def _counterpart(name: str, new: Any, old: Any, found: list[tuple[Stack, Stack]]) -> str | None:
-    for small, large in found:
-        place = large.place(name)
-        if place is None:
-            continue
-        rest = name[len(large.prefix) + 1 + len(str(place)) :]
-        wanted = place * small.length // large.length
-        for other in sorted(range(small.length), key=lambda j: abs(j - wanted)):
-            candidate = f"{small.prefix}.{other}{rest}"
-            if candidate in old:
-                return candidate
-        return None
-    return name if name in old else None
-
-
-def _check_names(old: Any, new: Any, matched: dict[str, str | None]) -> None:
-    alone = [name for name, other in matched.items() if other is None]
-    gone = set(old) - {other for other in matched.values()}
-    gone = {name for name in gone if not any(other and _same_block(name, other) for other in matched.values())}
-    if alone or gone:
-        parts = [f"only in the target: {_list(alone)}"] if alone else []
-        parts += [f"only in the base: {_list(sorted(gone))}"] if gone else []
-        why = f"parameter names do not match up to the number of blocks ({'; '.join(parts)})"
-        raise InputError("transfer", why, "build both models with the same function, changing sizes only")
-
-
-def _same_block(name: str, other: str) -> bool:
-    a, b = name.split("."), other.split(".")
-    return len(a) == len(b) and all(x == y or (x.isdigit() and y.isdigit()) for x, y in zip(a, b, strict=True))
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
 def _known(module: nn.Module) -> bool:
     layers = nn.Linear | nn.Embedding | nn.modules.conv._ConvNd | nn.MultiheadAttention | nn.RNNBase | nn.RNNCellBase
     return isinstance(module, layers) or type(module).__name__ == "Conv1D"
@@ -177,10 +135,22 @@ def _check_use(name: str, module: nn.Module, shape: tuple[int, ...], watch: Watc
         raise InputError("transfer", why, fix)
 
 
+def _check_experts(rows: list[Parameter], old: Mapping[str, Any]) -> None:
+    """Refuse another number of experts: stacked matrices, and a router that chooses among them."""
+    routed = {(row.base.fan_out, row.target.fan_out) for row in rows if len(row.shape) == 2}
+    for row in rows:
+        before, after = old[row.base_name][2][:1], row.shape[:1]
+        if len(row.shape) == 3 and before != after and (*before, *after) in routed:
+            why = f"{row.name} holds {before[0]} matrices in the base and {after[0]} in the target, chosen by a router"
+            raise InputError(
+                "transfer", why, "keep the number of experts: it is an axis of its own, without a known rule"
+            )
+
+
 def _fans(module: nn.Module, attribute: str, shape: tuple[int, ...], name: str, watch: Watch | None) -> Fans:
     use = None if watch is None else watch.uses.get(name)
     if use is not None and use.contracted:
-        return Fans("matrix", prod(shape[a] for a in use.contracted), prod(shape[a] for a in use.written))
+        return Fans(MATRIX, prod(shape[a] for a in use.contracted), prod(shape[a] for a in use.written))
     if watch is not None and use is None and name in watch.carried and not _known(module) and len(shape) > 1:
         return Fans(VECTOR, 1, prod(shape))
     return fans(module, attribute, shape)

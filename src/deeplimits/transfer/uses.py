@@ -10,18 +10,23 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-_LINEAR = {F.linear}
-_RIGHT = {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__}
-_RIGHT |= {torch.Tensor.mm, torch.Tensor.bmm}
-_SHIFTED = {torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm}
-_LOOKUPS = {F.embedding, F.embedding_bag}
+
+def of_tensor(*names: str) -> set[Any]:
+    """Return methods of torch.Tensor."""
+    return {getattr(torch.Tensor, name) for name in names}
+
+
+LINEAR = {F.linear}
+RIGHT = {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__}
+RIGHT |= {torch.Tensor.mm, torch.Tensor.bmm}
+SHIFTED = {torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm}
+LOOKUPS = {F.embedding, F.embedding_bag}
 _TURNS = {torch.t, torch.Tensor.t, torch.Tensor.transpose, torch.transpose, torch.Tensor.permute, torch.permute}
 _TURNS |= {torch.Tensor.T.__get__, torch.Tensor.mT.__get__}  # type: ignore[attr-defined]
 _CARRIED = {torch.cat, torch.concat, torch.stack, torch.Tensor.expand, torch.Tensor.expand_as, torch.Tensor.repeat}
 _CARRIED |= {torch.add, torch.sub, torch.mul, torch.div, torch.where}
-_CARRIED |= {getattr(torch.Tensor, name) for name in ("add", "sub", "mul", "div", "add_", "mul_")}
-_CARRIED |= {getattr(torch.Tensor, f"__{side}{name}__") for side in ("", "r", "i") for name in ("add", "sub", "mul")}
-_CARRIED |= {torch.Tensor.__truediv__, torch.Tensor.__rtruediv__}
+_CARRIED |= of_tensor("add", "sub", "mul", "div", "add_", "mul_", "__truediv__", "__rtruediv__")
+_CARRIED |= of_tensor(*(f"__{side}{name}__" for side in ("", "r", "i") for name in ("add", "sub", "mul")))
 _PARTS = {torch.Tensor.chunk, torch.chunk, torch.Tensor.split, torch.split, torch.Tensor.__getitem__, torch.Tensor.to}
 _PARTS |= {torch.Tensor.float, torch.Tensor.contiguous, torch.Tensor.unbind, torch.unbind, torch.Tensor.type_as}
 
@@ -70,7 +75,7 @@ class Watch(TorchFunctionMode):
         for place, (name, axes) in found.items():
             self._note(name, _use(function, place, args, axes))
         names = {name for name, axes in found.values() if len(axes) > 1}
-        if function in _CARRIED | _RIGHT | _LINEAR and len(names) > 1:
+        if function in _CARRIED | RIGHT | LINEAR and len(names) > 1:
             self.unclear |= names
         if function in _CARRIED:
             self.carried |= names | self._listed(args)
@@ -107,13 +112,13 @@ class Watch(TorchFunctionMode):
 
 
 def _use(function: Any, place: int, args: Any, axes: tuple[int, ...]) -> Use | None:
-    if function in _LINEAR and place == 1:
+    if function in LINEAR and place == 1:
         return Use((axes[-1],), tuple(axes[:-1]))
-    if function in _LOOKUPS and place == 1:
+    if function in LOOKUPS and place == 1:
         return Use((), (axes[-1],))
-    if function in _RIGHT | _SHIFTED:
-        right = place == (2 if function in _SHIFTED else 1)
-        if function in _SHIFTED and place == 0:
+    if function in RIGHT | SHIFTED:
+        right = place == (2 if function in SHIFTED else 1)
+        if function in SHIFTED and place == 0:
             return None
         if len(axes) < 2:
             return None

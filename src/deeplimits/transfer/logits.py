@@ -1,0 +1,168 @@
+"""Attention logits whose heads grow: sums over a head of size d need the factor 1/d, relative to the base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.transfer.branches import Trial
+from deeplimits.transfer.inputs import call
+from deeplimits.transfer.names import bare
+from deeplimits.transfer.products import Product, Products
+
+_TWICE = 2.0
+
+
+@dataclass
+class Mended:
+    """What carries the factor of attention logits.
+
+    Attributes:
+        folded: {parameter of the base: factor folded into it}.
+        shifts: those of them that a norm reads as 1 + w.
+        attributes: {"module.attribute" of the base: factor it is multiplied with in the target}.
+        notes: what was found, in words.
+    """
+
+    folded: dict[str, float] = field(default_factory=dict)
+    shifts: set[str] = field(default_factory=set)
+    attributes: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, float | None]:
+    """Return {place: what the logits lack}, for attention whose heads grow; None where the scale cannot be read.
+
+    With queries and keys that learn to align, a sum over d entries grows like d. The logits of the target have the
+    size of the base's if their scale s falls like 1/d: the factor is (d0 / d) / (s / s0), and sqrt(d0 / d) for the
+    usual s = 1 / sqrt(d).
+
+    Args:
+        small: products of the base.
+        large: of the target.
+
+    Source: yang-2022-tp5.
+
+    Example:
+        >>> head = Product(8, 4, 1, 8**-0.5, True, None, None)
+        >>> factors([head], [Product(32, 4, 1, 32**-0.5, True, None, None)])
+        {0: 0.5}
+        >>> factors([head], [Product(8, 16, 1, 8**-0.5, True, None, None)])
+        {}
+    """
+    found: dict[int, float | None] = {}
+    for place, (old, new) in enumerate(zip(small, large, strict=False)):
+        if not old.softmax or not new.softmax or old.size == new.size:
+            continue
+        lacks = None if not old.scale or not new.scale else old.size / new.size * old.scale / new.scale
+        if lacks is None or abs(lacks - 1) > 1e-6:
+            found[place] = lacks if lacks is None else float(f"{lacks:.12g}")
+    return found
+
+
+def mend(
+    model: nn.Module, lacking: dict[int, float | None], products: Sequence[Product], inputs: Any, seed: int
+) -> Mended:
+    """Find what the logits' factors can be folded into, each proved: twice it and half the query change nothing.
+
+    In this order: the matrix that queries come from, with its bias; the gain of a norm of the queries; the same of the
+    keys; a number that a module of the attention holds, as `scaling`.
+
+    Args:
+        model: the base, with real values; left as it was.
+        lacking: `factors`.
+        products: of the base.
+        inputs: what the model takes.
+        seed: of the shake that moves parameters away from zero.
+    """
+    found = Mended()
+    trial = Trial(model, inputs, seed)
+    for place, lacks in lacking.items():
+        product = products[place]
+        members = next((m for m in _candidates(trial, product) if _carries(trial, place, m)), None)
+        number = (
+            None if members else next((a for a in _numbers(trial.model, product) if _scales(trial, place, a)), None)
+        )
+        if lacks is None or (members is None and number is None):
+            found.notes.append(_left(product, lacks))
+        elif members:
+            found.folded |= {bare(name): lacks for name in members}
+            found.shifts |= {bare(name) for name in members if trial.null[name]}
+        else:
+            found.attributes[".".join(number)] = lacks  # type: ignore[arg-type]
+    return found
+
+
+def _left(product: Product, lacks: float | None) -> str:
+    where = f"attention of {product.query or 'an unknown query'}"
+    if lacks is None:
+        return f"{where}: its scale cannot be read; logits of growing heads need 1/size, not 1/sqrt(size)"
+    return (
+        f"{where}: logits lack the factor {lacks:.4g} (1/size, not 1/sqrt(size)), and no parameter or number of their "
+        "own carries it: multiply their scale by it in the target, or keep the head size and let the number of heads grow"
+    )
+
+
+def _candidates(trial: Trial, product: Product) -> Iterable[list[str]]:
+    """Sets of parameters that may scale the logits alone."""
+    for source in (product.query, product.key):
+        if source is None or source not in trial.own:
+            continue
+        yield _with_bias(trial, source)
+        after = trial.order[trial.order.index(source) + 1 :]
+        block = source.rpartition(".")[0].rpartition(".")[0]
+        for name in after:
+            if trial.own[name].dim() > 1 and not name.startswith(block):
+                break
+            if trial.own[name].dim() == 1 and name.endswith("weight") and name.startswith(block):
+                yield _with_bias(trial, name)
+
+
+def _with_bias(trial: Trial, weight: str) -> list[str]:
+    stem, _, attribute = weight.rpartition(".")
+    bias = f"{stem}.{attribute.replace('weight', 'bias')}"
+    return [weight, bias] if bias != weight and bias in trial.own else [weight]
+
+
+def _carries(trial: Trial, place: int, members: list[str]) -> bool:
+    """Say whether twice the parameters, with half the query, change nothing."""
+    once = trial.output()
+    with trial.set({name: _TWICE * trial.own[name] - (_TWICE - 1) * trial.null[name] for name in members}):
+        return _same(trial, place, once)
+
+
+def _same(trial: Trial, place: int, once: torch.Tensor) -> bool:
+    with torch.no_grad(), Products(trial.model, {place: _TWICE}):
+        halved = call(trial.model, trial.inputs)
+    return trial.equal(halved, once) and not trial.equal(trial.output(), once)
+
+
+def _numbers(model: nn.Module, product: Product) -> Iterable[tuple[str, str]]:
+    """Numbers held by the module that owns the query's matrix, and by those above it, nearest first."""
+    path = (product.query or "").rpartition(".")[0]
+    while path:
+        module = model.get_submodule(path)
+        yield from ((path, name) for name, value in vars(module).items() if isinstance(value, float))
+        path = path.rpartition(".")[0]
+
+
+def _scales(trial: Trial, place: int, number: tuple[str, str]) -> bool:
+    """Say whether twice the number, with half the query, changes nothing."""
+    once = trial.output()
+    with _doubled(trial.model.get_submodule(number[0]), number[1]):
+        return _same(trial, place, once)
+
+
+@contextmanager
+def _doubled(module: nn.Module, name: str):
+    value = getattr(module, name)
+    setattr(module, name, _TWICE * value)
+    try:
+        yield
+    finally:
+        setattr(module, name, value)
