@@ -173,6 +173,75 @@ def test_a_killed_worker_and_two_that_share(tmp_path):
     assert 12 <= left + runs <= 13
 
 
+def test_a_loss_deep_against_shallow_has_an_interval():
+    losses = bowls((-4, -4.1, -4.1)) * np.array([1.0, 0.8, 0.5])[:, None, None]
+    found = summarise("mup", SIZES, GRID.tolist(), losses)
+    assert found.loss_ratio == pytest.approx(0.5, rel=0.05)
+    assert found.ratio_low < found.loss_ratio < found.ratio_high < 1
+    assert "loss at the optimum x 0.5" in found.reason
+    worse = summarise("mup", SIZES, GRID.tolist(), losses[::-1])
+    assert worse.reason.endswith("the largest model is worse than the base")
+
+
+def test_the_schedule_is_recorded(tmp_path):
+    found = dl.lr_transfer(Mlp, train, "mup", **PLAN, store=tmp_path / "runs.sqlite")
+    assert found.schedule == "40 steps, from 0.2222 of the peak to 0.0278"
+    assert found.schedule in str(found)
+
+
+def longer_for_wide(model, groups, seed):
+    return train(model, groups, seed, steps=2 if model.read_in.out_features == 32 else 3)
+
+
+def falling_to_a_floor(model, groups, seed):
+    optimizer = torch.optim.AdamW(groups)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4, eta_min=0.01)
+    for _ in range(4):
+        model(torch.ones(1, 12)).sum().backward()
+        optimizer.step()
+        schedule.step()
+    return 1.0
+
+
+def without_the_groups(model, groups, seed):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model(torch.ones(1, 12)).sum().backward()
+    optimizer.step()
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        (longer_for_wide, "'width': 32.* trained for 2 steps.*'width': 64.* for 3 steps"),
+        (falling_to_a_floor, "where the plan's ratios say"),
+        (without_the_groups, "into one group with one learning rate"),
+        (lambda model, groups, seed: None, "train returned None"),
+    ],
+)
+def test_training_that_cannot_be_compared_is_refused(tmp_path, train, words):
+    with pytest.raises(dl.DeepLimitsError, match=words):
+        dl.lr_transfer(Mlp, train, "mup", **PLAN, store=tmp_path / "runs.sqlite")
+
+
+def test_a_run_that_diverged_early_may_be_shorter(tmp_path):
+    def stops(model, groups, seed):
+        return nan if groups[0]["lr"] > 2.0**-5 else train(model, groups, seed, steps=2)
+
+    found = dl.lr_transfer(Mlp, stops, "mup", **PLAN, store=tmp_path / "runs.sqlite")
+    assert [curve.diverged for curve in found.curves] == [2, 2]
+    assert found.schedule.startswith("2 steps")
+
+
+def test_a_store_holds_several_studies(tmp_path):
+    url, calls = f"sqlite:///{tmp_path / 'runs.sqlite'}", []
+    for rule in ("mup", "sp"):
+        dl.lr_transfer(Mlp, counted(calls), rule, **PLAN, store=url, study=rule)
+    assert len(calls) == 24
+    dl.lr_transfer(Mlp, counted(calls), "sp", **PLAN, store=url, study="sp")
+    assert len(calls) == 24
+
+
 @pytest.mark.slow
 def test_rates_transfer_in_width_and_drift_without_a_rule(tmp_path):
     """Width 32 to 256 of a residual perceptron: 96 short trainings a rule, at two seeds."""
@@ -204,8 +273,9 @@ def test_losses_of_any_sign():
         ({"lrs": [0.1, 0.2]}, "three learning rates"),
         ({"lrs": [0.0, 0.1, 0.2]}, "above zero"),
         ({"seeds": 1}, "two or more"),
+        ({"store": "nowhere://here"}, "cannot be opened"),
     ],
 )
 def test_refused(tmp_path, changed, words):
     with pytest.raises(dl.DeepLimitsError, match=words):
-        dl.lr_transfer(Mlp, train, "mup", **{**PLAN, **changed}, store=tmp_path / "runs.sqlite")
+        dl.lr_transfer(Mlp, train, "mup", **{**PLAN, "store": tmp_path / "runs.sqlite", **changed})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy import stats
 TRANSFERS, DRIFTS, UNDECIDED = "transfers", "drifts", "undecided"
 RESAMPLES, CONFIDENCE = 2000, 0.99
 OCTAVES = 0.75
+Interval = tuple[float, float, float]
+"""(value, lower end, upper end)."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Curve:
         low, high: its bootstrap interval over seeds, widened as Student's t is for few of them.
         best_loss: geometric mean of the loss there.
         at_edge: whether the smallest loss lies at an end of the grid, so that the minimum may lie beyond.
+        diverged: runs whose loss was not finite.
     """
 
     size: Mapping[str, int]
@@ -36,6 +40,7 @@ class Curve:
     high: float
     best_loss: float
     at_edge: bool
+    diverged: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,12 @@ class Transfer:
         drift: best log2 learning rate of the last size minus that of the first, in octaves.
         drift_low, drift_high: its bootstrap interval.
         span: largest minus smallest of the best log2 learning rates.
-        loss_ratio: best loss of the last size over that of the first.
+        loss_ratio: loss at the optimum of the last size over that of the first: deep against shallow.
+        ratio_low, ratio_high: its bootstrap interval.
         verdict: "transfers" (the drift's interval lies within the margin), "drifts" (outside) or "undecided".
         reason: in words.
+        margin: drift in octaves that still counts as transfer.
+        schedule: that all runs were trained on, in words.
     """
 
     rule: str
@@ -60,18 +68,22 @@ class Transfer:
     drift_high: float
     span: float
     loss_ratio: float
+    ratio_low: float
+    ratio_high: float
     verdict: str
     reason: str
+    margin: float = OCTAVES
+    schedule: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.rule}: {self.verdict}. {self.reason}"]
         for curve in self.curves:
             edge = "  at the edge of the grid" if curve.at_edge else ""
+            lost = f"  {curve.diverged} diverged" if curve.diverged else ""
             interval = f"[{curve.low:+.2f}, {curve.high:+.2f}]"
-            lines.append(
-                f"  {dict(curve.size)}: best 2^{curve.best_log2_lr:+.2f} {interval}, loss {curve.best_loss:.4g}{edge}"
-            )
-        return "\n".join(lines)
+            best = f"best 2^{curve.best_log2_lr:+.2f} {interval}, loss {curve.best_loss:.4g}"
+            lines.append(f"  {dict(curve.size)}: {best}{edge}{lost}")
+        return "\n".join(lines + ([f"  trained for {self.schedule}"] if self.schedule else []))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -111,6 +123,7 @@ def summarise(
     losses: np.ndarray,
     margin: float = OCTAVES,
     seed: int = 0,
+    schedule: str = "",
 ) -> Transfer:
     """Return the curves and the verdict.
 
@@ -121,24 +134,39 @@ def summarise(
         losses: shape (sizes, learning rates, seeds); infinite where training diverged.
         margin: drift in octaves that still counts as transfer.
         seed: of the bootstrap, which resamples seeds of each size.
+        schedule: that all runs were trained on, in words.
     """
-    x, rng = np.asarray(log2_lrs, dtype=float), np.random.default_rng(seed)
+    x, rng, seeds = np.asarray(log2_lrs, dtype=float), np.random.default_rng(seed), losses.shape[2]
     best = [minimum(x, at) for at in losses]
-    draws = rng.integers(losses.shape[2], size=(RESAMPLES, len(sizes), losses.shape[2]))
-    moved = np.array([[minimum(x, at[:, draw])[0] for at, draw in zip(losses, each, strict=True)] for each in draws])
-    places = np.array([b for b, _, _ in best])
-    ends = _interval(places, moved, losses.shape[2] - 1)
-    drifts = _interval(places[-1] - places[0], moved[:, -1] - moved[:, 0], 2 * (losses.shape[2] - 1))
+    draws = rng.integers(seeds, size=(RESAMPLES, len(sizes), seeds))
+    again = np.array(
+        [[minimum(x, at[:, draw])[:2] for at, draw in zip(losses, each, strict=True)] for each in draws]
+    )  # (resamples, sizes, place and loss)
+    places, lowest, moved = np.array([b[0] for b in best]), np.array([b[1] for b in best]), again[..., 0]
+    ends = _interval(places, moved, seeds - 1)
+    drifts = _interval(places[-1] - places[0], moved[:, -1] - moved[:, 0], 2 * (seeds - 1))
     curves = tuple(
-        Curve(dict(size), tuple(x.tolist()), tuple(map(tuple, at.tolist())), b, float(low), float(high), loss, edge)
+        Curve(
+            dict(size), tuple(x.tolist()), tuple(map(tuple, at.tolist())), b, float(low), float(high), loss, edge,
+            int((~np.isfinite(at)).sum()),
+        )
         for size, at, (b, loss, edge), low, high in zip(sizes, losses, best, *ends, strict=True)
-    )
-    drift = float(places[-1] - places[0])
-    verdict, reason = _verdict(drift, float(drifts[0]), float(drifts[1]), curves, margin)
-    ratio = best[-1][1] / best[0][1] if best[0][1] and np.isfinite(losses).any() else float("nan")
-    return Transfer(
-        rule, curves, drift, float(drifts[0]), float(drifts[1]), float(np.ptp(places)), ratio, verdict, reason
-    )
+    )  # fmt: skip
+    ratio = _ratio(lowest, again[..., 1], seeds)
+    drift = float(places[-1] - places[0]), float(drifts[0]), float(drifts[1])
+    verdict, reason = _verdict(drift, ratio, curves, margin)
+    span = float(np.ptp(places))
+    return Transfer(rule, curves, *drift, span, *ratio, verdict, reason, margin, schedule)
+
+
+def _ratio(lowest: np.ndarray, again: np.ndarray, seeds: int) -> Interval:
+    """Return the last size's loss at its optimum over the first's, with its interval; NaN where it means nothing."""
+    if not (np.isfinite(lowest).all() and (lowest > 0).all()):
+        return nan, nan, nan
+    kept = again[(np.isfinite(again) & (again > 0)).all(1)]
+    logs = np.log(kept[:, -1] / kept[:, 0])
+    low, high = np.exp(_interval(np.log(lowest[-1] / lowest[0]), logs, 2 * (seeds - 1)))
+    return float(lowest[-1] / lowest[0]), float(low), float(high)
 
 
 def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
@@ -148,17 +176,23 @@ def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
     return value + widening * (np.quantile(resampled, [1 - level, level], axis=0) - value)
 
 
-def _verdict(drift: float, low: float, high: float, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
+def _verdict(drift: Interval, ratio: Interval, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
+    value, low, high = drift
     interval = f"{100 * CONFIDENCE:g} % interval [{low:+.2f}, {high:+.2f}]"
-    words = f"the best learning rate moves by {drift:+.2f} octaves ({interval})"
+    words = f"the best learning rate moves by {value:+.2f} octaves ({interval})"
     dead = [str(dict(curve.size)) for curve in curves if not np.isfinite(curve.losses).any()]
     if dead:
         return UNDECIDED, f"at {dead[0]} every run diverged: give smaller learning rates"
-    edges = [str(dict(curve.size)) for curve in curves if curve.at_edge]
+    edges = [curve for curve in curves if curve.at_edge]
     if edges:
-        return UNDECIDED, f"{words}, but at {edges[0]} the smallest loss lies at the edge of the grid: widen it"
+        side = "smaller" if edges[0].best_log2_lr == edges[0].log2_lrs[0] else "larger"
+        place = f"at {dict(edges[0].size)} the smallest loss lies at the edge of the grid: widen it"
+        return UNDECIDED, f"{words}, but {place} with {side} learning rates"
+    after = "" if np.isnan(ratio[0]) else f"; loss at the optimum x {ratio[0]:.3g} [{ratio[1]:.3g}, {ratio[2]:.3g}]"
+    if ratio[1] > 1:
+        after += ": the largest model is worse than the base"
     if -margin <= low and high <= margin:
-        return TRANSFERS, f"{words}, within {margin:g}"
+        return TRANSFERS, f"{words}, within {margin:g}{after}"
     if low > margin or high < -margin:
-        return DRIFTS, f"{words}, beyond {margin:g}"
-    return UNDECIDED, f"{words}: more seeds or a finer grid would tell whether that is within {margin:g}"
+        return DRIFTS, f"{words}, beyond {margin:g}{after}"
+    return UNDECIDED, f"{words}: more seeds or a finer grid would tell whether that is within {margin:g}{after}"

@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log2
 from pathlib import Path
@@ -19,14 +16,16 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.progress import Bar
+from deeplimits.transfer import schedule
 from deeplimits.transfer.curves import OCTAVES, Transfer, summarise
 from deeplimits.transfer.initial import materialised
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.optimizer import base_groups
-from deeplimits.transfer.rule import Rule
+from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.rule import Rule, get
+from deeplimits.transfer.workers import Done, shared
 
-HEARTBEAT, GRACE = 5, 60  # seconds
+STUDY = "lr_transfer"
 Train = Callable[[nn.Module, list[dict[str, Any]], int], float]
 
 
@@ -43,6 +42,12 @@ class Task:
         """The task as text."""
         return json.dumps([sorted(self.size), round(self.log2_lr, 9), self.seed])
 
+    @classmethod
+    def of(cls, key: str) -> Task:
+        """Read a task from its text."""
+        size, log2_lr, seed = json.loads(key)
+        return cls(tuple((name, value) for name, value in size), log2_lr, seed)
+
 
 def lr_transfer(
     build: Callable[..., nn.Module],
@@ -57,11 +62,15 @@ def lr_transfer(
     weight_decay: float = 0.0,
     margin: float = OCTAVES,
     progress: bool = True,
+    inputs: Any = None,
+    study: str = STUDY,
 ) -> Transfer:
     """Train every size at every learning rate and seed, and say whether the best learning rate transfers.
 
     Runs are kept in the storage as they end: a sweep that is interrupted or killed goes on where it stopped when it is
-    called again, and several processes or machines that call it with the same storage share the runs.
+    called again, and several processes or machines that call it with the same storage share the runs. The steps of
+    the optimizers that `train` makes are watched: their number and schedule are kept with every run, and runs of
+    different ones are not compared.
 
     Args:
         build: makes a model from its sizes.
@@ -78,42 +87,64 @@ def lr_transfer(
         weight_decay: of the base.
         margin: drift in octaves that still counts as transfer.
         progress: whether to show a bar on a terminal.
+        inputs: an example of what the model takes, where its first layer does not tell.
+        study: name of the sweep in the storage; one storage may hold several.
 
     Raises:
-        InputError: too few sizes, rates or seeds; a storage that holds another plan's runs.
+        InputError: too few sizes, rates or seeds; a storage that holds another plan's runs; training whose horizon or
+            schedule depends on the size, or that does not keep the ratios of the groups' learning rates.
 
     Source: definition; the drift of the minimum in octaves, with a bootstrap interval over seeds.
     """
     places = [tuple(sorted((key, int(value)) for key, value in size.items())) for size in sizes]
     rates = sorted(float(lr) for lr in lrs)
     _check(places, rates, seeds)
-    plans = [
-        transfer(build, dict(places[0]), dict(p), rule, optimizer, alpha) if p != places[0] else None for p in places
-    ]
-    name = rule.name if isinstance(rule, Rule) else rule
-    about = {"rule": name, "alpha": alpha, "optimizer": optimizer, "base": dict(places[0])}
+    plans = {
+        place: transfer(build, dict(places[0]), dict(place), rule, optimizer, alpha, inputs=inputs)
+        for place in places[1:]
+    }
+    chosen = get(rule, alpha)
+    about = {"rule": chosen.name, "alpha": chosen.alpha, "optimizer": optimizer, "base": dict(places[0])}
     about |= {"weight_decay": weight_decay, "build": _fingerprint(build), "train": _fingerprint(train)}
-    study = _study(store, about)
-    tasks = [Task(place, log2(lr), seed) for place in places for lr in rates for seed in range(seeds)]
+    held = _study(store, study, about)
+    tasks = [Task(place, log2(lr), seed).key for seed in range(seeds) for lr in rates for place in places]
 
-    def run(task: Task) -> float:
-        plan = plans[places.index(task.size)]
-        model = materialised(build, dict(task.size), task.seed)
-        if plan is not None:
-            plan.apply(model, initial=True)
-            groups = plan.param_groups(model, lr=2**task.log2_lr, weight_decay=weight_decay)
-        else:
-            groups = base_groups(model, 2**task.log2_lr, weight_decay)
-        torch.manual_seed(task.seed)
+    def run(key: str) -> tuple[float, dict[str, Any]]:
+        task = Task.of(key)
+        return _trained(build, train, plans.get(task.size), task, weight_decay)
+
+    found = shared(held, tasks, run, _common, progress)
+    losses = [
+        [[found[Task(place, log2(lr), seed).key].loss for seed in range(seeds)] for lr in rates] for place in places
+    ]
+    sizes = [dict(place) for place in places]
+    words = schedule.words(_common(found))
+    return summarise(chosen.name, sizes, [log2(lr) for lr in rates], np.array(losses), margin, schedule=words)
+
+
+def _trained(
+    build: Callable[..., nn.Module], train: Train, plan: Plan | None, task: Task, weight_decay: float
+) -> tuple[float, dict[str, Any]]:
+    """Return the final loss of one run, infinite where it diverged, and the schedule it was trained on."""
+    model = materialised(build, dict(task.size), task.seed)
+    if plan is not None:
+        plan.apply(model, initial=True)
+        groups = plan.param_groups(model, lr=2**task.log2_lr, weight_decay=weight_decay)
+    else:
+        groups = base_groups(model, 2**task.log2_lr, weight_decay)
+    torch.manual_seed(task.seed)
+    with schedule.recorded(model, groups) as record:
         loss = train(model, groups, task.seed)
-        if loss is None:
-            raise InputError("lr_transfer", "train returned None", "return the final loss, a number")
-        loss = float(loss)
-        return loss if isfinite(loss) else inf
+    if loss is None:
+        raise InputError("lr_transfer", "train returned None", "return the final loss, a number")
+    loss = float(loss)
+    return loss if isfinite(loss) else inf, {"schedule": record.schedule()}
 
-    found = _work(study, tasks, run, progress)
-    losses = np.array([found[task.key] for task in tasks]).reshape(len(places), len(rates), seeds)
-    return summarise(name, [dict(place) for place in places], [log2(lr) for lr in rates], losses, margin)
+
+def _common(found: Mapping[str, Done]) -> schedule.Schedule | None:
+    """Return the schedule of all runs that did not diverge; runs of different ones are refused."""
+    pairs = [(dict(Task.of(key).size), run) for key, run in sorted(found.items()) if isfinite(run.loss)]
+    return schedule.common([(str(size), run.notes["schedule"]) for size, run in pairs if "schedule" in run.notes])
 
 
 def _fingerprint(function: Any) -> str:
@@ -140,16 +171,18 @@ def _check(places: list[Any], rates: list[float], seeds: int) -> None:
         raise InputError("lr_transfer", f"seeds={seeds}", "give two or more: the intervals come from them")
 
 
-def _study(store: str | Path, about: Mapping[str, Any]) -> Any:
+def _study(store: str | Path, name: str, about: Mapping[str, Any]) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url = str(store) if "://" in str(store) else f"sqlite:///{store}"
     options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        storage = optuna.storages.RDBStorage(url, options, heartbeat_interval=HEARTBEAT, grace_period=GRACE)
-    study = optuna.create_study(storage=storage, study_name="lr_transfer", load_if_exists=True)
+    try:
+        storage = optuna.storages.RDBStorage(url, options)
+    except Exception as error:
+        fix = "name an SQLite file in a folder that exists, or a database URL whose driver is installed"
+        raise InputError("lr_transfer", f"{store} cannot be opened ({_first_line(error)})", fix) from None
+    study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
     known = study.user_attrs.get("about")
     if known is None:
         study.set_user_attr("about", dict(about))
@@ -164,46 +197,5 @@ def _study(store: str | Path, about: Mapping[str, Any]) -> Any:
     return study
 
 
-def _work(study: Any, tasks: Sequence[Task], run: Callable[[Task], float], progress: bool) -> dict[str, float]:
-    """Run what nobody has run, until every task has a result; returns {key: loss}."""
-    import optuna
-
-    state = optuna.trial.TrialState
-    wanted = {task.key: task for task in tasks}
-
-    def objective(trial: Any) -> float:
-        key = trial.user_attrs["task"]
-        earlier = (
-            t for t in study.get_trials(deepcopy=False) if t.number < trial.number and t.user_attrs["task"] == key
-        )
-        if any(t.state in (state.RUNNING, state.COMPLETE) for t in earlier):
-            raise optuna.TrialPruned  # two workers asked for it at once
-        return run(wanted[key])
-
-    with Bar(len(wanted), progress, "training") as bar:
-        while True:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                optuna.storages.fail_stale_trials(study)
-            trials = study.get_trials(deepcopy=False)
-            done = _done(trials, wanted)
-            bar.reach(len(done))
-            if len(done) == len(wanted):
-                return done
-            held = {t.user_attrs["task"] for t in trials if t.state in (state.WAITING, state.RUNNING, state.COMPLETE)}
-            for key in (key for key in wanted if key not in held):
-                study.enqueue_trial({}, user_attrs={"task": key})
-            if any(t.state == state.WAITING for t in study.get_trials(deepcopy=False)):
-                with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another worker took this run for lost
-                    study.optimize(objective, n_trials=1)
-            else:
-                time.sleep(1.0)  # other workers hold the rest
-
-
-def _done(trials: Iterable[Any], wanted: Mapping[str, Task]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for trial in trials:
-        key = trial.user_attrs.get("task")
-        if trial.state.name == "COMPLETE" and key in wanted:
-            found.setdefault(key, float(trial.value))
-    return found
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
