@@ -13,7 +13,6 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.numbers import Row, rates
 from deeplimits.transfer.optimizer import of_torch
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.rule import get
 
 
 def optimizers(
@@ -66,10 +65,9 @@ def optimizers(
 
 
 def _tuned(plan: Plan, optimizer: str, rows: list[Row]) -> Plan:
-    rule = replace(get(plan.rule.split(" with alpha")[0]), alpha=plan.rule_alpha)
     new = []
     for row in rows:
-        found = rates(row, rule, optimizer, plan.decay, plan.budget)
+        found = rates(row, plan.parametrization, optimizer, plan.decay, plan.budget)
         new.append(replace(row, lr_mult=found.lr, eps_mult=found.eps, decay_mult=found.decay))
     return replace(plan, optimizer=optimizer, rows=tuple(new))
 

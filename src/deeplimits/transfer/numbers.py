@@ -130,6 +130,15 @@ def folding(grown: Row, rule: Rule) -> float:
     return (grown.depth_ratio ** -(rule.alpha or 0.0) if branch else 1.0) / grown.tied_width
 
 
+def gradient(grown: Row, rule: Rule) -> float:
+    """Return how the entries of a parameter's gradient grow, which Adam's epsilon follows.
+
+    1 / m_out, in blocks m_L^-alpha, over the multiplier that is folded in.
+    """
+    depth = 1.0 if rule.alpha is None else grown.depth_ratio**-rule.alpha
+    return rule.eps(grown.fan_in_ratio, grown.fan_out_ratio) * depth / folding(grown, rule)
+
+
 def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = OFF) -> Rates:
     """Return the multipliers of a parameter under an optimizer.
 
@@ -144,7 +153,7 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
         budget: batch size and tokens, target over base.
     """
     kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
-    lr, eps = rule.lr[kind](m_in, m_out) * budget.lr(kind), rule.eps(m_in, m_out) * budget.eps(kind)
+    lr = rule.lr[kind](m_in, m_out) * budget.lr(kind)
     reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
     own = own_scale(optimizer, grown.fan_in, grown.fan_out)
     own /= own_scale(optimizer, grown.fan_in / m_in, grown.fan_out / m_out)
@@ -157,7 +166,7 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     weight_decay = decays(lr, m_in, budget)
     if rule.alpha is not None and grown.depth_ratio != 1:
         power = 2 * rule.alpha - 1 if kind == "sgd" else rule.alpha - 1
-        lr, eps = lr * grown.depth_ratio**power, eps * grown.depth_ratio**-rule.alpha
+        lr *= grown.depth_ratio**power
         reasons.append(f"in a block: LR m_L^{power:g}")
         if grown.branch_output:
             reasons.append(f"ends a branch: the branch's m_L^-{rule.alpha:g} folded in")
@@ -166,7 +175,8 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     folded = folding(grown, rule)
     squared = folded**2 if kind == "sgd" else folded
     weight_decay /= squared if decays.per_rate else 1.0
-    return Rates(lr * squared, eps / folded if kind == "entrywise" else 1.0, weight_decay, tuple(reasons))
+    eps = gradient(grown, rule) * budget.eps(kind) if kind == "entrywise" else 1.0
+    return Rates(lr * squared, eps, weight_decay, tuple(reasons))
 
 
 def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:

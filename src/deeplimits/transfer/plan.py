@@ -18,7 +18,7 @@ from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
 from deeplimits.transfer.names import bare
 from deeplimits.transfer.numbers import Row, as_dict
-from deeplimits.transfer.rule import family
+from deeplimits.transfer.rule import Rule, family, get
 
 FORMAT = 2
 EPSILON = 1e-8
@@ -51,6 +51,11 @@ class Plan:
     rule_alpha: float | None = None
     batch: tuple[float, float] | None = None
     tokens: tuple[float, float] | None = None
+
+    @property
+    def parametrization(self) -> Rule:
+        """The rule, with the plan's exponent of branches."""
+        return replace(get(self.rule.split(" with alpha")[0]), alpha=self.rule_alpha)
 
     @property
     def budget(self) -> Budget:
@@ -172,6 +177,23 @@ class Plan:
         from deeplimits.transfer.sam import SAM
 
         return SAM(optimizer, rho, self)
+
+    def clip_grad_norm(
+        self, model: nn.Module | torch.optim.Optimizer, max_norm: float, error_if_nonfinite: bool = False
+    ) -> torch.Tensor:
+        """Clip gradients like `torch.nn.utils.clip_grad_norm_`, by a norm weighted by roles: max_norm is the base's.
+
+        The plain norm is dominated by readouts and embeddings and moves with the width; this one does not, and is the
+        plain one at the base. Returns the norm before clipping.
+
+        Args:
+            model: the target, or an optimizer made from `param_groups`.
+            max_norm: the base's.
+            error_if_nonfinite: whether a norm of infinity or NaN is an error.
+        """
+        from deeplimits.transfer.clip import clip_grad_norm
+
+        return clip_grad_norm(self, model, max_norm, error_if_nonfinite)
 
     def scale(self, value: float, optimizer: torch.optim.Optimizer) -> list[float]:
         """Return the value for each group of an optimizer, as schedulers like OneCycleLR want it.
