@@ -1,6 +1,7 @@
 """Layers, weight laws and compositions: `dl.layer.Dense(...)`, `dl.layer.Orthogonal()`, `dl.layer.DEPTH`."""
 
 from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial
+from deeplimits.architecture.controlled import ControlledResNet
 from deeplimits.architecture.dense import BlockDiagonal, Dense, Gaussian, LowRank, Orthogonal, Sparse, WeightLaw
 from deeplimits.architecture.increment import Increment
 from deeplimits.architecture.layer import DEPTH, WIDTH, Layer, Power, Share
@@ -11,6 +12,7 @@ __all__ = [
     "DEPTH",
     "WIDTH",
     "BlockDiagonal",
+    "ControlledResNet",
     "Decreasing",
     "Dense",
     "Gaussian",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from deeplimits.architecture.controlled import ControlledResNet
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.question import Question
 from deeplimits.architecture.size import whole
@@ -46,9 +47,9 @@ def kernel(
 
     Args:
         net: the description.
-        X1: inputs, shape (N, d); numpy or torch.
+        X1: inputs, shape (N, d); numpy or torch. Paths, for a ControlledResNet.
         X2: further inputs, shape (M, d), or None for X1 against itself.
-        depth: what DEPTH stands for: a whole number or infinity.
+        depth: what DEPTH stands for: a whole number or infinity (the default of a ControlledResNet).
         get: "nngp", "ntk" (the bare array comes back), or both (a Kernel).
         parametrization: "ntk", or "standard" (each layer's NTK term is multiplied by its number of inputs).
         widths: widths of the layers of open width, for the standard parametrization.
@@ -76,6 +77,10 @@ def kernel(
         (1.648721, 4.121803)
     """
     kinds = _kinds(get)
+    if isinstance(net, ControlledResNet):
+        from deeplimits.limits.controlled import ask
+
+        return ask.kernel(net, X1, X2, depth, get, hyper, dtype)
     depth = _depth(net, depth)
     if widths is not None and parametrization == "ntk":
         fix = "pass parametrization='standard' as well, or leave widths out"
@@ -130,6 +135,10 @@ def variances(net: Layer, X: Any, depth: float | None = None, get: str = "nngp")
         array([4., 4.])
     """
     (kind,) = _kinds(get)
+    if isinstance(net, ControlledResNet) and kind == "nngp":
+        from deeplimits.limits.controlled import ask
+
+        return ask.variances(net, X, depth)
     inputs = check("kernel", X, None, np.float64)
     tape, description = tape_of(net, inputs, depth)
     _refuse(description, (kind,))

@@ -30,3 +30,12 @@ def rows(vectors: Sequence[Any], length: int, spare: int, dtype: type) -> np.nda
     for row, vector in zip(stacked, vectors, strict=False):
         row[:length] = vector
     return stacked
+
+
+def filed(array: np.ndarray) -> np.ndarray:
+    """Return the array in float64, C order and starting on a cache line; itself where it is so."""
+    if array.dtype == np.float64 and array.flags.c_contiguous and array.ctypes.data % LINE == 0:
+        return array
+    found = aligned(array.shape, np.float64)
+    found[:] = array
+    return found

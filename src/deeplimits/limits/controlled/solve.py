@@ -1,0 +1,258 @@
+"""Kernels of controlled networks: which solver, how fine, and the matrix of all pairs of paths."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import factorial, inf, pi
+from typing import Any
+
+import numpy as np
+import torch
+
+from deeplimits.errors import AccuracyWarning
+from deeplimits.limits.controlled import general, kink, lanes, series, speed
+from deeplimits.numerics.gaussian.family import Family
+from deeplimits.numerics.gaussian.linear import Linear
+from deeplimits.numerics.gaussian.rectified import RectifiedPower
+from deeplimits.numerics.path import at
+
+ROUNDING, ACCURACY = 1e-15, 1e-4
+TRIED, FINEST = 8, 6
+FIRST, SIDES = (1.0, 0.0), (0.0, 0.5)
+Paths = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Law:
+    """What the solvers need of a network.
+
+    Attributes:
+        family: Gaussian expectations of the activation.
+        homogeneous: whether layers share their weights.
+        start, weight, bias: variances of the initial state, of the weights and of the biases.
+    """
+
+    family: Family
+    homogeneous: bool
+    start: float
+    weight: float
+    bias: float
+
+    @property
+    def solvable(self) -> bool:
+        """Whether the equation is linear, and solved by series."""
+        return isinstance(self.family, Linear) or self.weight == 0
+
+
+def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
+    """Return K of all pairs, shape (N, M).
+
+    Args:
+        law: the network.
+        x: N paths, shape (points, d) each.
+        y: M paths, or None for x against itself.
+        depth: number of layers, or infinity.
+    """
+    if not law.homogeneous:
+        return _by_speed(law, x, x if y is None else y, depth)[0].numpy()
+    dx, dy = (None if paths is None else _steps(paths, depth) for paths in (x, y))
+    assert dx is not None
+    if depth == inf and law.solvable:
+        return _identity(law, _series_matrix(law, dx, dy))
+    if depth != inf:
+        return _scheme(law, dx, dy, FIRST)
+    return _extrapolated(lambda parts: _scheme(law, _cut(dx, parts), _cut(dy, parts), SIDES), _levels(law, dx, dy))
+
+
+def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
+    """Return K of each path with itself, shape (N,); arguments as in `matrix`."""
+    if not law.homogeneous:
+        return _by_speed(law, x, x[:1], depth)[1].numpy()
+    dx = _steps(x, depth)
+    if depth == inf and law.solvable:
+        return _identity(law, paired(law.weight, dx, dx))
+    if depth != inf:
+        return _variances(law, dx, FIRST)
+    return _extrapolated(lambda parts: _variances(law, _cut(dx, parts), SIDES), _levels(law, dx, None))
+
+
+def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    equation = general.Equation(law.family, law.weight, law.bias, law.start, 1.0, 0.0)
+    return speed.limit(x, y, equation) if depth == inf else speed.network(x, y, equation, int(depth))
+
+
+def _steps(paths: Paths, depth: float) -> list[np.ndarray]:
+    if depth != inf:
+        times = np.linspace(0.0, 1.0, int(depth) + 1)
+        paths = [at(path, times) for path in paths]
+    return [np.diff(path, axis=0) for path in paths]
+
+
+def _cut(steps: Any, parts: int) -> Any:
+    """Return the same paths with every step cut into equal parts."""
+    return None if steps is None else [np.repeat(path, parts, axis=0) / parts for path in steps]
+
+
+def _identity(law: Law, grown: np.ndarray) -> np.ndarray:
+    """K = start + (start weight + bias) u / weight, with u of `series` for z = weight <x', y'>."""
+    return law.start + (law.start * law.weight + law.bias) * grown
+
+
+def _series_matrix(law: Law, dx: Paths, dy: Paths | None) -> np.ndarray:
+    """Return u / weight of all pairs, its limit for weight 0."""
+    other = dx if dy is None else dy
+    columns = lanes.groups(list(map(len, other)), series.LANES)
+    rows = [lanes.pack([path * (law.weight or 1.0)] * series.LANES, series.LANES) for path in dx]
+    packed = [lanes.pack([other[j] for j in group], series.LANES) for group in columns]
+    first = _order(law.weight, dx, other)
+
+    def run(i: int, group: int) -> np.ndarray:
+        return _exact(rows[i], packed[group], law.weight, first)
+
+    return lanes.matrix(len(dx), columns, dy is None, run)
+
+
+def paired(weight: float, dx: Paths, dy: Paths) -> np.ndarray:
+    """Return u / weight of each path in x with the one at its place in y, shape (N,)."""
+    found, first = np.empty(len(dx)), _order(weight, dx, dy)
+    for group in lanes.groups([max(len(a), len(b)) for a, b in zip(dx, dy, strict=True)], series.LANES):
+        x, y = (lanes.pack([steps[i] for i in group], series.LANES) for steps in (dx, dy))
+        found[group] = _exact(x * (weight or 1.0), y, weight, first)[: len(group)]
+    return found
+
+
+def _order(weight: float, dx: Paths, dy: Paths) -> int:
+    """Return where in ORDERS to begin: the terms of an edge fall like S^n / n!^2, S the largest <x_t - x_0, dy>."""
+    reach = max(_reach(dx) * _longest(dy), _reach(dy) * _longest(dx)) * weight
+    fits = [n for n, order in enumerate(series.ORDERS) if reach**order <= ROUNDING * factorial(order) ** 2]
+    return fits[0] if fits else len(series.ORDERS) - 1
+
+
+def _reach(steps: Paths) -> float:
+    return max(float(np.sqrt((np.cumsum(path, axis=0) ** 2).sum(1)).max()) for path in steps)
+
+
+def _longest(steps: Paths) -> float:
+    return max(float(np.sqrt((path**2).sum(1)).max()) for path in steps)
+
+
+def _exact(x: np.ndarray, y: np.ndarray, weight: float, first: int) -> np.ndarray:
+    """Return u / weight of a vector of pairs: by more terms, then by smaller cells, until the rest is rounding."""
+    if not weight:
+        return (x.sum(0) * y.sum(0)).sum(0)
+    place = first
+    while True:
+        u, error = series.solve(x, y, series.ORDERS[place])
+        if not np.isfinite(u).all() or (error <= ROUNDING * np.maximum(1.0, np.abs(u))).all():
+            return u / weight
+        if place + 1 < len(series.ORDERS):
+            place += 1
+        else:
+            x, y = np.repeat(x, 2, axis=0) / 2, np.repeat(y, 2, axis=0) / 2
+
+
+def _kinked(law: Law, weights: tuple[float, float]) -> kink.Equation | None:
+    """Return the compiled equation of an activation with one kink, or none."""
+    family = law.family
+    if isinstance(family, Linear):
+        return kink.Equation(law.weight, 0.0, law.bias, law.start, *weights)
+    if not isinstance(family, RectifiedPower) or family.power != 1:
+        return None
+    straight, bent = (family.plus - family.minus) / 2, (family.plus + family.minus) / 2
+    return kink.Equation(law.weight * straight**2, law.weight * bent**2 * 2 / pi, law.bias, law.start, *weights)
+
+
+def _scheme(law: Law, dx: Paths, dy: Paths | None, weights: tuple[float, float]) -> np.ndarray:
+    equation = _kinked(law, weights)
+    if equation is None:
+        return _general(law, dx, dy, weights)
+    other = dx if dy is None else dy
+    own_x = _roots(dx, equation)
+    own_y = own_x if dy is None else _roots(dy, equation)
+    columns = lanes.groups(list(map(len, other)), kink.LANES)
+    packed = [[lanes.pack([held[j] for j in group], kink.LANES) for group in columns] for held in (other, own_y)]
+    rows = [[lanes.pack([held[i]] * kink.LANES, kink.LANES) for i in range(len(dx))] for held in (dx, own_x)]
+
+    def run(i: int, group: int) -> np.ndarray:
+        return kink.pairs(rows[0][i], packed[0][group], (rows[1][i], packed[1][group]), equation)
+
+    found = lanes.matrix(len(dx), columns, dy is None, run)
+    if dy is None:
+        found[np.diag_indices(len(dx))] = [roots[-1, 0] ** 2 for roots in own_x]
+    return found
+
+
+def _roots(steps: Paths, equation: kink.Equation) -> list[np.ndarray]:
+    """Return the roots of variances along each path and their inverses, shape (points, 2) each."""
+    found: list[np.ndarray] = [np.empty(0)] * len(steps)
+    for group in lanes.groups(list(map(len, steps)), kink.LANES):
+        roots = kink.own(lanes.pack([steps[i] for i in group], kink.LANES), equation)
+        for lane, i in enumerate(group):
+            found[i] = np.ascontiguousarray(roots[: len(steps[i]) + 1, :, lane])
+    return found
+
+
+def _general(law: Law, dx: Paths, dy: Paths | None, weights: tuple[float, float]) -> np.ndarray:
+    equation = general.Equation(law.family, law.weight, law.bias, law.start, *weights)
+    x = _padded(dx)
+    own_x = general.own(x, equation)
+    y, own_y = (x, own_x) if dy is None else (_padded(dy), None)
+    own_y = general.own(y, equation) if own_y is None else own_y
+    found = general.pairs(x, y, (own_x, own_y), equation).numpy()
+    if dy is None:
+        found = (found + found.T) / 2
+        found[np.diag_indices(len(dx))] = own_x[:, -1].numpy()
+    return found
+
+
+def _padded(steps: Paths) -> torch.Tensor:
+    longest = max(map(len, steps))
+    return torch.from_numpy(np.stack([np.pad(path, ((0, longest - len(path)), (0, 0))) for path in steps]))
+
+
+def _variances(law: Law, dx: Paths, weights: tuple[float, float]) -> np.ndarray:
+    equation = _kinked(law, weights)
+    if equation is not None:
+        return np.array([roots[-1, 0] ** 2 for roots in _roots(dx, equation)])
+    return general.own(_padded(dx), general.Equation(law.family, law.weight, law.bias, law.start, *weights))[
+        :, -1
+    ].numpy()
+
+
+def _extrapolated(solved: Callable[[int], np.ndarray], levels: int) -> np.ndarray:
+    """Return the limit of values with steps cut into 1, 2, 4, ... parts: errors are even powers of the cell's size."""
+    return _romberg([solved(2**level) for level in range(levels)])
+
+
+def _romberg(values: list[np.ndarray]) -> np.ndarray:
+    power = 1
+    while len(values) > 1:
+        power *= 4
+        values = [(power * fine - coarse) / (power - 1) for coarse, fine in pairwise(values)]
+    return values[0]
+
+
+def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
+    """Return how many levels `_extrapolated` needs, from a few pairs of the longest paths."""
+    x, y = (_few(paths) for paths in (dx, dx if dy is None else dy))
+    values = [_scheme(law, x, y, SIDES)]
+    while True:
+        parts = 2 ** len(values)
+        values.append(_scheme(law, _cut(x, parts), _cut(y, parts), SIDES))
+        size = np.sqrt(np.outer(*(_variances(law, _cut(paths, parts), SIDES) for paths in (x, y))))
+        with np.errstate(invalid="ignore"):
+            error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
+        if error <= ACCURACY or not np.isfinite(error):
+            return len(values) - 1
+        if len(values) == FINEST:
+            text = f"kernel: good to about {error:.1e} of the diagonal with steps cut into {parts}"
+            warnings.warn(f"{text}; scale the paths or weight_std down", AccuracyWarning, stacklevel=5)
+            return len(values)
+
+
+def _few(steps: Paths) -> list[np.ndarray]:
+    order = np.argsort([-float(np.abs(path).sum()) for path in steps], kind="stable")
+    return [steps[i] for i in order[:TRIED]]
