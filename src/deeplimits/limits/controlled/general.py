@@ -23,22 +23,21 @@ class Equation:
         family: V(K) = E[phi(u) phi(v)].
         weight, bias: a and b.
         start: K where either path starts.
-        first, sides: weights of the growth at the first corner of a cell and at each of the two beside it: (1, 0) is
-            Euler's scheme, (0, 1/2) the second-order one.
+        scheme: weights of the growth at the first corner of a cell, of that at each of the two beside it, and of its
+            change within the cell; as in `kink`.
     """
 
     family: Family
     weight: float
     bias: float
     start: float
-    first: float
-    sides: float
+    scheme: tuple[float, float, float]
 
-    def growth(self, k: Tensor, q1: Tensor, q2: Tensor) -> Tensor:
-        """Return a V + b."""
+    def growth(self, k: Tensor, q1: Tensor, q2: Tensor) -> tuple[Tensor, Tensor]:
+        """Return G = a V + b and dG/dk."""
         bound = (q1.clamp(min=0) * q2.clamp(min=0)).sqrt()
-        value, _ = self.family.pair(torch.minimum(torch.maximum(k, -bound), bound), q1, q2)
-        return self.weight * value + self.bias
+        value, slope = self.family.pair(torch.minimum(torch.maximum(k, -bound), bound), q1, q2)
+        return self.weight * value + self.bias, self.weight * slope
 
 
 def own(x: Tensor, equation: Equation) -> Tensor:
@@ -121,7 +120,8 @@ def _antidiagonals(
     """
     (n, m), zero = size, torch.zeros(1, dtype=torch.long)
     before = before_g = here = start[..., None]
-    here_g, low, last_low = equation.growth(here, *along(zero, zero)), 0, 0
+    here_g, here_h = equation.growth(here, *along(zero, zero))
+    low, last_low, (first, sides, bend) = 0, 0, equation.scheme
     for place in range(1, n + m + 1):
         corner_low, last_low, low, high = last_low, low, max(0, place - m), min(n, place)
         i = torch.arange(low, high + 1)
@@ -129,11 +129,11 @@ def _antidiagonals(
         inner = i[(i > 0) & (i < place)]
         if len(inner):
             left, corner = inner - last_low - 1, inner - 1 - corner_low
-            growth = equation.first * before_g[..., corner]
-            growth = growth + equation.sides * (here_g[..., left] + here_g[..., left + 1])
-            new[..., inner - low] = (here[..., left] + here[..., left + 1] - before[..., corner]) + growth * product(
-                inner - 1, place - inner - 1
-            )
+            z, beside = product(inner - 1, place - inner - 1), here_g[..., left] + here_g[..., left + 1]
+            moved = first * before_g[..., corner] + sides * beside
+            slopes = here_h[..., left] + here_h[..., left + 1]
+            moved = moved + bend * z * slopes * (beside + before_g[..., corner])
+            new[..., inner - low] = here[..., left] + here[..., left + 1] - before[..., corner] + moved * z
         before, before_g, here = here, here_g, new
-        here_g = equation.growth(here, *along(i, place - i))
+        here_g, here_h = equation.growth(here, *along(i, place - i))
         yield place, low, here

@@ -19,10 +19,10 @@ from deeplimits.numerics.gaussian.linear import Linear
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
 from deeplimits.numerics.path import at
 
-ROUNDING, ACCURACY = 1e-15, 1e-4
+ROUNDING, ACCURACY = 1e-15, 1e-3
 TRIED, FINEST = 8, 6
-FIRST, SIDES = (1.0, 0.0), (0.0, 0.5)
 Paths = Sequence[np.ndarray]
+Scheme = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
     if depth == inf and law.solvable:
         return _identity(law, _series_matrix(law, dx, dy))
     if depth != inf:
-        return _scheme(law, dx, dy, FIRST)
-    return _extrapolated(lambda parts: _scheme(law, _cut(dx, parts), _cut(dy, parts), SIDES), _levels(law, dx, dy))
+        return _scheme(law, dx, dy, kink.EULER)
+    return _extrapolated(
+        lambda parts: _scheme(law, _cut(dx, parts), _cut(dy, parts), kink.SECOND), _levels(law, dx, dy)
+    )
 
 
 def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
@@ -75,12 +77,12 @@ def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
     if depth == inf and law.solvable:
         return _identity(law, paired(law.weight, dx, dx))
     if depth != inf:
-        return _variances(law, dx, FIRST)
-    return _extrapolated(lambda parts: _variances(law, _cut(dx, parts), SIDES), _levels(law, dx, None))
+        return _variances(law, dx, kink.EULER)
+    return _extrapolated(lambda parts: _variances(law, _cut(dx, parts), kink.SECOND), _levels(law, dx, None))
 
 
 def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    equation = general.Equation(law.family, law.weight, law.bias, law.start, 1.0, 0.0)
+    equation = general.Equation(law.family, law.weight, law.bias, law.start, kink.EULER)
     return speed.limit(x, y, equation) if depth == inf else speed.network(x, y, equation, int(depth))
 
 
@@ -154,21 +156,21 @@ def _exact(x: np.ndarray, y: np.ndarray, weight: float, first: int) -> np.ndarra
             x, y = np.repeat(x, 2, axis=0) / 2, np.repeat(y, 2, axis=0) / 2
 
 
-def _kinked(law: Law, weights: tuple[float, float]) -> kink.Equation | None:
+def _kinked(law: Law, scheme: Scheme) -> kink.Equation | None:
     """Return the compiled equation of an activation with one kink, or none."""
     family = law.family
     if isinstance(family, Linear):
-        return kink.Equation(law.weight, 0.0, law.bias, law.start, *weights)
+        return kink.Equation(law.weight, 0.0, law.bias, law.start, scheme)
     if not isinstance(family, RectifiedPower) or family.power != 1:
         return None
     straight, bent = (family.plus - family.minus) / 2, (family.plus + family.minus) / 2
-    return kink.Equation(law.weight * straight**2, law.weight * bent**2 * 2 / pi, law.bias, law.start, *weights)
+    return kink.Equation(law.weight * straight**2, law.weight * bent**2 * 2 / pi, law.bias, law.start, scheme)
 
 
-def _scheme(law: Law, dx: Paths, dy: Paths | None, weights: tuple[float, float]) -> np.ndarray:
-    equation = _kinked(law, weights)
+def _scheme(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+    equation = _kinked(law, scheme)
     if equation is None:
-        return _general(law, dx, dy, weights)
+        return _general(law, dx, dy, scheme)
     other = dx if dy is None else dy
     own_x = _roots(dx, equation)
     own_y = own_x if dy is None else _roots(dy, equation)
@@ -195,8 +197,8 @@ def _roots(steps: Paths, equation: kink.Equation) -> list[np.ndarray]:
     return found
 
 
-def _general(law: Law, dx: Paths, dy: Paths | None, weights: tuple[float, float]) -> np.ndarray:
-    equation = general.Equation(law.family, law.weight, law.bias, law.start, *weights)
+def _general(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+    equation = general.Equation(law.family, law.weight, law.bias, law.start, scheme)
     x = _padded(dx)
     own_x = general.own(x, equation)
     y, own_y = (x, own_x) if dy is None else (_padded(dy), None)
@@ -213,11 +215,11 @@ def _padded(steps: Paths) -> torch.Tensor:
     return torch.from_numpy(np.stack([np.pad(path, ((0, longest - len(path)), (0, 0))) for path in steps]))
 
 
-def _variances(law: Law, dx: Paths, weights: tuple[float, float]) -> np.ndarray:
-    equation = _kinked(law, weights)
+def _variances(law: Law, dx: Paths, scheme: Scheme) -> np.ndarray:
+    equation = _kinked(law, scheme)
     if equation is not None:
         return np.array([roots[-1, 0] ** 2 for roots in _roots(dx, equation)])
-    return general.own(_padded(dx), general.Equation(law.family, law.weight, law.bias, law.start, *weights))[
+    return general.own(_padded(dx), general.Equation(law.family, law.weight, law.bias, law.start, scheme))[
         :, -1
     ].numpy()
 
@@ -238,11 +240,11 @@ def _romberg(values: list[np.ndarray]) -> np.ndarray:
 def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
     """Return how many levels `_extrapolated` needs, from a few pairs of the longest paths."""
     x, y = (_few(paths) for paths in (dx, dx if dy is None else dy))
-    values = [_scheme(law, x, y, SIDES)]
+    values = [_scheme(law, x, y, kink.SECOND)]
     while True:
         parts = 2 ** len(values)
-        values.append(_scheme(law, _cut(x, parts), _cut(y, parts), SIDES))
-        size = np.sqrt(np.outer(*(_variances(law, _cut(paths, parts), SIDES) for paths in (x, y))))
+        values.append(_scheme(law, _cut(x, parts), _cut(y, parts), kink.SECOND))
+        size = np.sqrt(np.outer(*(_variances(law, _cut(paths, parts), kink.SECOND) for paths in (x, y))))
         with np.errstate(invalid="ignore"):
             error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
         if error <= ACCURACY or not np.isfinite(error):

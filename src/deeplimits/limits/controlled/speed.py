@@ -109,7 +109,7 @@ def _start(n: int, m: int, equation: Equation) -> list[Tensor]:
 def _rates(state: list[Tensor], dx: Tensor, dy: Tensor, equation: Equation) -> list[Tensor]:
     k, q1, q2 = state
     return [
-        equation.growth(k, q1[:, None], q2[None, :]) * (dx @ dy.T),
-        equation.growth(q1, q1, q1) * (dx * dx).sum(1),
-        equation.growth(q2, q2, q2) * (dy * dy).sum(1),
+        equation.growth(k, q1[:, None], q2[None, :])[0] * (dx @ dy.T),
+        equation.growth(q1, q1, q1)[0] * (dx * dx).sum(1),
+        equation.growth(q2, q2, q2)[0] * (dy * dy).sum(1),
     ]
