@@ -238,6 +238,8 @@ def test_refusals():
         dl.kernel(Net("identity"), [np.array([[0.0], [400.0]])])
     with pytest.raises(dl.errors.NoRule, match="no NTK"):
         dl.kernel(Net("relu"), [LINE], get="ntk")
+    with pytest.raises(dl.errors.DescriptionError, match="no part of another network"):
+        dl.kernel(Net("relu") >> dl.layer.Dense(1), np.ones((2, 2)), depth=3)
     with pytest.raises(dl.errors.DescriptionError, match="homogeneous='yes'"):
         Net("relu", homogeneous="yes")
     with pytest.raises(dl.errors.DescriptionError, match="weight_std=-1"):

@@ -15,9 +15,18 @@ from deeplimits.errors import DescriptionError, InputError, NoRule, PrecisionErr
 from deeplimits.limits.controlled import solve
 from deeplimits.limits.controlled.record import driven
 from deeplimits.limits.kernel.activation import family
+from deeplimits.limits.kernel.lowering import Lowering
+from deeplimits.limits.kernel.lowering import kernel as question
 from deeplimits.limits.kernel.record import Kernel
 from deeplimits.numerics.arrays import check_memory, is_tensor
 from deeplimits.numerics.path import check_paths, with_time
+
+
+@question.rule(ControlledResNet, source="cirone-2023-neural-signature-kernels", valid="inputs are paths")
+def inside(net: ControlledResNet, state: Lowering) -> None:
+    """Refuse it as a part: its inputs are paths."""
+    fix = "give it to dl.kernel alone, with paths in place of rows"
+    raise DescriptionError("ControlledResNet", "a network driven by paths is no part of another network", fix)
 
 
 def kernel(
