@@ -76,7 +76,7 @@ def test_families(family):
     inputs = [row.name for row in plan.rows if row.role == "input"]
     assert inputs and all(name.endswith(tuple(EMBEDDINGS)) for name in inputs)
     assert {row.lr_mult for row in plan.rows if row.role == "hidden" and not row.branch_output} == {1 / 2}
-    assert not any("heads grow" in note for note in plan.notes)
+    assert "attention: 4 heads of 8 become 8 of 8" in plan.notes and {row.logits_factor for row in plan.rows} == {1}
 
 
 def test_gains_of_one_plus_w():

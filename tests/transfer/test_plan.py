@@ -144,9 +144,9 @@ def test_explained(plan):
 
 def test_growing_heads_are_said():
     wide = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 4}}
-    assert any("heads grow from 8 to 32" in note for note in dl.transfer(Gpt, **wide).notes)
+    assert any("4 heads of 8 become 4 of 32" in note for note in dl.transfer(Gpt, **wide).notes)
     more = dl.transfer(lambda width, depth: Gpt(width, depth, heads=width // 8), **wide)
-    assert not any("heads grow" in note for note in more.notes)
+    assert any("4 heads of 8 become 16 of 8" in note for note in more.notes)
 
 
 def test_what_grows_is_said(plan):

@@ -28,8 +28,10 @@ class Row:
         init_ratio: wanted size of its initial values over that in the base.
         init_shift: added to them afterwards (gains that a norm reads as 1 + w).
         lr_mult, eps_mult, decay_mult: of learning rate, epsilon and weight decay.
-        reason: how the numbers came about.
+        reason: how the numbers came about, and what is not claimed.
         source: keys of references.bib.
+        forward_alpha: power of the depth that the model's own forward pass divides its branch by.
+        logits_factor: factor of attention logits of growing heads that is folded into this parameter.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Row:
     decay_mult: float
     reason: str
     source: str
+    forward_alpha: float = 0.0
+    logits_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ def row(
     branch_output: bool = False,
     tied_width: float = 1.0,
     shifted: bool = False,
+    forward_alpha: float = 0.0,
+    logits_factor: float = 1.0,
+    remark: str = "",
     budget: Budget = OFF,
 ) -> Row:
     """Return the numbers of a parameter.
@@ -84,6 +91,9 @@ def row(
         branch_output: whether the branch's multiplier is folded into this parameter.
         tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter.
         shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
+        forward_alpha: power of the depth that the forward pass divides the branch by already.
+        logits_factor: factor of attention logits that is folded into this parameter.
+        remark: what is not claimed.
         budget: batch size and tokens, target over base.
 
     Source: yang-2022-tp5 (width), dey-2025-completep, Table 1 (depth).
@@ -108,26 +118,30 @@ def row(
         decay_mult=1.0,
         reason="",
         source=", ".join(rule.source),
+        forward_alpha=forward_alpha,
+        logits_factor=logits_factor,
     )
-    found, folded = rates(grown, rule, optimizer, decay, budget), folding(grown, rule)
+    folded = folding(grown, rule)
+    grown = replace(grown, init_shift=folded - 1 if shifted else 0.0)
+    found = rates(grown, rule, optimizer, decay, budget)
     wanted = rule.init(m_in, m_out) * folded
     reasons = [f"init {rule.init.words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
     return replace(
         grown,
         init_mult=None if init is None else wanted / init,
         init_ratio=wanted,
-        init_shift=folded - 1 if shifted else 0.0,
         lr_mult=found.lr,
         eps_mult=found.eps,
         decay_mult=found.decay,
-        reason="; ".join([*reasons, *found.reasons]) or "does not grow",
+        reason="; ".join(filter(None, [*reasons, *found.reasons, remark])) or "does not grow",
     )
 
 
 def folding(grown: Row, rule: Rule) -> float:
     """Return the multiplier of the forward pass that is folded into a parameter."""
     branch = grown.branch_output and rule.alpha is not None and grown.depth_ratio != 1
-    return (grown.depth_ratio ** -(rule.alpha or 0.0) if branch else 1.0) / grown.tied_width
+    depth = grown.depth_ratio ** (grown.forward_alpha - (rule.alpha or 0.0)) if branch else 1.0
+    return depth / grown.tied_width * grown.logits_factor
 
 
 def gradient(grown: Row, rule: Rule) -> float:
@@ -169,12 +183,19 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
         lr *= grown.depth_ratio**power
         reasons.append(f"in a block: LR m_L^{power:g}")
         if grown.branch_output:
-            reasons.append(f"ends a branch: the branch's m_L^-{rule.alpha:g} folded in")
+            left = rule.alpha - grown.forward_alpha
+            own = f", of which the forward pass has m_L^-{grown.forward_alpha:g}" if grown.forward_alpha else ""
+            reasons.append(f"ends a branch: the branch's m_L^-{left:g} folded in{own}")
     if grown.tied_width != 1:
         reasons.append(f"before a tied readout: its 1/m = 1/{grown.tied_width:g} folded in")
+    if grown.logits_factor != 1:
+        reasons.append(f"logits of heads that grow: 1/size, so {grown.logits_factor:.4g} folded in")
     folded = folding(grown, rule)
     squared = folded**2 if kind == "sgd" else folded
     weight_decay /= squared if decays.per_rate else 1.0
+    if grown.init_shift:  # w = 0 is the gain of the base, not of the target
+        weight_decay = 0.0
+        reasons.append("a gain 1 + w that is shifted does not decay")
     eps = gradient(grown, rule) * budget.eps(kind) if kind == "entrywise" else 1.0
     return Rates(lr * squared, eps, weight_decay, tuple(reasons))
 

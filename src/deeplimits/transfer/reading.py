@@ -1,0 +1,291 @@
+"""What two sizes of a model tell: fans, blocks, residual branches, readouts, attention, initial values."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer import branches, checks, initial
+from deeplimits.transfer.branches import Ends
+from deeplimits.transfer.inputs import call, example
+from deeplimits.transfer.logits import Mended, factors, mend
+from deeplimits.transfer.matching import listed
+from deeplimits.transfer.names import bare
+from deeplimits.transfer.products import Product, Products
+from deeplimits.transfer.rule import Rule
+from deeplimits.transfer.survey import Parameter, survey
+from deeplimits.transfer.trial import Trial
+from deeplimits.transfer.uses import Watch
+
+
+@dataclass
+class Seen:
+    """A forward pass that was watched.
+
+    Attributes:
+        watch: how it uses parameters; None where it could not be run.
+        products: its products of activations, as far as it came.
+        choices: how many experts are chosen by each `topk`.
+        failed: why it could not be run.
+    """
+
+    watch: Watch | None
+    products: Sequence[Product]
+    choices: Sequence[int]
+    failed: str = ""
+
+
+@dataclass
+class Reading:
+    """What two sizes of a model tell.
+
+    Attributes:
+        rows: one record a parameter of the target.
+        ends: parameters of the base that residual branches are linear in.
+        gains: those that a tied readout's input is linear in.
+        tied_width: ratio of the width of a tied readout; 1 without one.
+        done: {block of the base: power of the depth that the forward pass divides its branch by}.
+        logits: what carries the factor of attention logits.
+        own: {name: size of the target's own initial values over the base's}; None where only `apply` can tell.
+        first: {name: size of the base's initial values}.
+        remarks: {parameter: what is not claimed of it}.
+        notes: what a user should know.
+    """
+
+    rows: list[Parameter]
+    ends: Ends = field(default_factory=dict)
+    gains: Ends = field(default_factory=dict)
+    tied_width: float = 1.0
+    done: dict[str, float] = field(default_factory=dict)
+    logits: Mended = field(default_factory=Mended)
+    own: dict[str, float | None] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, row: Parameter) -> dict[str, Any]:
+        """Return what `numbers.row` needs to know of a parameter."""
+        name = row.base_name
+        return {
+            "init": self.own.get(row.name),
+            "branch_output": name in self.ends,
+            "forward_alpha": self.done.get(row.block or "", 0.0) if name in self.ends else 0.0,
+            "tied_width": self.tied_width if name in self.gains else 1.0,
+            "logits_factor": self.logits.folded.get(name, 1.0),
+            "shifted": (self.ends | self.gains).get(name, 0.0) != 0.0 or name in self.logits.shifts,
+            "remark": self.remarks.get(row.name, ""),
+        }
+
+    def scales(self, target: nn.Module) -> dict[str, float]:
+        """Return {"module.attribute" of the target: its value}, for numbers that carry the factor of logits.
+
+        Args:
+            target: the model that will be trained.
+        """
+        found = {}
+        for place, factor in self.logits.attributes.items():
+            path, _, attribute = place.rpartition(".")
+            for row in self.rows:
+                if row.base_name.startswith(f"{path}."):
+                    own = row.name[: len(row.name) - len(row.base_name) + len(path)]
+                    found[f"{own}.{attribute}"] = getattr(target.get_submodule(own), attribute) * factor
+        return found
+
+
+def read(
+    build: Callable[..., nn.Module] | None,
+    small: nn.Module,
+    large: nn.Module,
+    sizes: tuple[dict[str, int], dict[str, int]] | None,
+    rule: Rule,
+    inputs: Any,
+    seed: int,
+    fixed: Iterable[str],
+) -> Reading:
+    """Compare two models of one family.
+
+    Args:
+        build: makes the model from its sizes; None for two instances.
+        small: the base (on the meta device where it can be built).
+        large: the target, likewise.
+        sizes: of base and target.
+        rule: the parametrization: branches are proved for those with a depth part, readouts for those that scale them.
+        inputs: what the model takes; None: made from its first layer.
+        seed: of the small copies that are tried.
+        fixed: patterns of names of matrices inside blocks that are meant to stay.
+
+    Raises:
+        InputError: the models cannot be read, or a plan would be wrong for them.
+    """
+    for model in (small, large):
+        checks.readable(model)
+    inputs = example(small, inputs)
+    real = small if build is None or sizes is None else initial.materialised(build, sizes[0], seed)
+    base, target = _seen(small, inputs, real), _seen(large, inputs)
+    rows = survey(small, large, base.watch)
+    checks.same_uses(rows, base.watch, target.watch)
+    checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
+    checks.fixed_matrices(rows, fixed)
+    _check_depth(rule, rows)
+    found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
+    found.notes = _notes(rows, base, target)
+    empty = _bare_meta(real)
+    sized = {} if empty else initial.sizes(real)
+    found.first = {row.name: sized[row.base_name][0] for row in rows if sized}
+    doubled = {} if build is None or sizes is None else _doubled(build, small, sizes)
+    if build is not None and sizes is not None:
+        found.own = _own(build, sizes, rows, doubled, seed)
+    needs = _Needs(rule, rows, base, target)
+    if not any((needs.blocks, needs.tied, needs.lacking)):
+        return found
+    if empty:
+        why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
+        raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
+    trial = Trial(real, inputs, seed)
+    found.ends, outer = branches.outputs(trial, needs.blocks)
+    found.gains = branches.last_gains(trial, needs.tied) if needs.tied else {}
+    found.tied_width = max((float(r.fan_out_ratio) for r in rows if r.base_name in needs.tied), default=1.0)
+    found.logits = mend(trial, needs.lacking, base.products)
+    found.notes += found.logits.notes
+    if build is not None and sizes is not None and found.ends:
+        found.done = _done(build, sizes[0], doubled, trial, outer, seed)
+    return found
+
+
+class _Needs:
+    """What must be proved by running the base: branches, tied readouts, attention logits."""
+
+    def __init__(self, rule: Rule, rows: Sequence[Parameter], base: Seen, target: Seen):
+        deeper = [] if rule.alpha is None else [r.block for r in rows if r.block is not None and r.depth_ratio != 1]
+        self.blocks = list(dict.fromkeys(deeper))
+        self.tied = base.watch.twice if base.watch is not None and rule.readout_multiplier else set()
+        self.lacking = factors(base.products, target.products) if rule.readout_multiplier else {}
+
+
+def _seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
+    """Watch a forward pass on the meta device; where values decide what it does, on the real model."""
+    tensors = [*model.parameters(), *model.buffers()]
+    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
+    for p in model.parameters():
+        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
+    twin = copy.deepcopy(model, empty).eval()  # no value is copied, however large the model
+    try:
+        with torch.no_grad(), Watch(twin) as watch, Products(twin) as products:
+            call(twin, inputs)
+        return Seen(watch, products.found, products.choices)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if real is None or _bare_meta(real):
+            return Seen(None, products.found, products.choices, failed)
+    training = real.training
+    try:
+        with torch.no_grad(), Watch(real.eval()) as watch, Products(real) as products:
+            call(real, inputs)
+        return Seen(watch, products.found, products.choices)
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
+        raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
+    finally:
+        real.train(training)
+
+
+def _bare_meta(model: nn.Module) -> bool:
+    return any(parameter.is_meta for parameter in model.parameters())
+
+
+def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
+    changed = next((row for row in rows if row.depth_ratio != 1), None)
+    if changed is not None and rule.alpha is None and not rule.any_depth:
+        times = f"{changed.stack} is {float(changed.depth_ratio):g} times as long"
+        why = f"the depth changes ({times}) and rule {rule.name!r} has no depth part"
+        raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
+
+
+def _doubled(
+    build: Callable[..., nn.Module], small: nn.Module, sizes: tuple[dict[str, int], dict[str, int]]
+) -> dict[str, list[Parameter]]:
+    """Return {size that changes: what changes where it is doubled}."""
+    base, target = sizes
+    found = {}
+    for key in (key for key in base if base[key] != target[key]):
+        try:
+            found[key] = survey(small, initial.on_meta(build, {**base, key: 2 * base[key]}))
+        except InputError as error:
+            if "same width" not in error.why:
+                raise
+            why = f"doubling {key} changes nothing: build ignores it, or its blocks share their weights"
+            fix = f"use {key} in the build function, or leave it out of base and target"
+            raise InputError("transfer", why, fix) from None
+    return found
+
+
+def _own(
+    build: Callable[..., nn.Module],
+    sizes: tuple[dict[str, int], dict[str, int]],
+    rows: Sequence[Parameter],
+    doubled: Mapping[str, Sequence[Parameter]],
+    seed: int,
+) -> dict[str, float | None]:
+    matches = {key: {row.name: row.base_name for row in pairs} for key, pairs in doubled.items()}
+    grows = {
+        key: {row.base_name for row in pairs if row.fan_in_ratio != 1 or row.fan_out_ratio != 1}
+        for key, pairs in doubled.items()
+    }
+    powers = initial.exponents(build, sizes[0], matches, grows, seed)
+    return {row.name: initial.extrapolated(*sizes, powers, row.base_name) for row in rows}
+
+
+def _done(
+    build: Callable[..., nn.Module],
+    base: dict[str, int],
+    doubled: Mapping[str, Sequence[Parameter]],
+    trial: Trial,
+    outer: set[str],
+    seed: int,
+) -> dict[str, float]:
+    """Return {block of the base: power of the depth that the forward pass divides its branch by}."""
+    found: dict[str, float] = {}
+    for key, pairs in doubled.items():
+        blocks = {
+            row.name[: len(row.name) - len(row.base_name) + len(row.block)]: row.block
+            for row in pairs
+            if row.block is not None and row.depth_ratio != 1
+        }
+        if not blocks or any(row.base.fan_in != row.target.fan_in or row.fan_out_ratio != 1 for row in pairs):
+            continue
+        deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed)
+        own = {bare(name): p for name, p in trial.own.items()}
+        with torch.no_grad():
+            for name, p in deep.named_parameters():
+                p.copy_(own[next(row.base_name for row in pairs if row.name == bare(name))])
+        factor = max(float(row.depth_ratio) for row in pairs)
+        found |= branches.powers(trial, deep, factor, blocks, outer)
+    return found
+
+
+def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
+    notes = [checks.share(rows)]
+    if base.watch is None or target.watch is None:
+        notes.append(f"the forward pass was not seen on both sides ({base.failed or target.failed})")
+    if base.watch is not None and (unused := [r.name for r in rows if r.base_name not in base.watch.order]):
+        notes.append(f"not used in the forward pass that was tried: {listed(unused, 3)}")
+    if base.products and target.products:
+        old, new = base.products[0], target.products[0]
+        if old.softmax and (old.heads, old.size) != (new.heads, new.size):
+            notes.append(f"attention: {old.heads} heads of {old.size} become {new.heads} of {new.size}")
+        open_ends = [
+            o for o, n in zip(base.products, target.products, strict=False) if not o.softmax and o.size != n.size
+        ]
+        if open_ends:
+            notes.append(
+                f"products of activations are summed over a size that grows, and are in no softmax: {open_ends[0]}"
+            )
+    if list(base.choices)[:1] != list(target.choices)[:1]:
+        notes.append(f"not claimed: top-{base.choices[:1]} choices become top-{target.choices[:1]}")
+    return notes
