@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from math import log, sqrt
 from typing import Any
 
 import torch
 from torch import nn
 
+from deeplimits.errors import InputError
 from deeplimits.transfer.names import bare
 
 STANDARD_ERRORS = 5.0
 COPIES = 4
+Hold = Callable[[nn.Parameter], AbstractContextManager[Any]]
 _POWERS = (0.0, -0.5, -1.0, 0.5, 1.0)
 
 
-def sizes(model: nn.Module) -> dict[str, tuple[float, int]]:
-    """Return {name: (root mean square of the values, number of values)}, sharded parameters included."""
+def sizes(model: nn.Module, hold: Hold = nullcontext) -> dict[str, tuple[float, int]]:
+    """Return {name: (root mean square of the values, number of values)}, sharded parameters included.
+
+    Args:
+        model: with real values.
+        hold: a context in which a parameter is whole, where a framework keeps it in parts.
+
+    Raises:
+        InputError: a parameter holds no values outside such a context.
+    """
     found = {}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            square = parameter.detach().double().square().mean()
-            full = getattr(square, "full_tensor", None)
-            found[bare(name)] = (float(full() if full else square) ** 0.5, parameter.numel())
+            with hold(parameter):
+                if getattr(parameter, "ds_shape", parameter.shape) != parameter.shape:
+                    fix = "use deeplimits.integrations.deepspeed.apply, or apply the plan before the engine is made"
+                    raise InputError("plan.apply", f"{name} is partitioned by ZeRO stage 3, and is not whole here", fix)
+                square = parameter.detach().double().square().mean()
+                full = getattr(square, "full_tensor", None)
+                found[bare(name)] = (float(full() if full else square) ** 0.5, parameter.numel())
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer import budget
 from deeplimits.transfer.budget import Budget
-from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
+from deeplimits.transfer.initial import STANDARD_ERRORS, Hold, sizes
 from deeplimits.transfer.names import bare
 from deeplimits.transfer.numbers import Row, as_dict
 from deeplimits.transfer.rule import Rule, family, get
@@ -38,7 +39,6 @@ class Plan:
         notes: what a user should know.
         rule_alpha: exponent of residual branches; None where the rule says nothing of depth.
         batch, tokens: (base's, target's) batch size and tokens of the run where the rules for them are on; else None.
-        scales: {"module.attribute": value} of attention whose heads grow, where no parameter carries the factor.
     """
 
     rule: str
@@ -52,7 +52,6 @@ class Plan:
     rule_alpha: float | None = None
     batch: tuple[float, float] | None = None
     tokens: tuple[float, float] | None = None
-    scales: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def parametrization(self) -> Rule:
@@ -71,12 +70,13 @@ class Plan:
                 return row
         raise InputError("plan", f"{name!r} is not in the plan", "take a name of model.named_parameters()")
 
-    def apply(self, model: nn.Module, initial: bool) -> Plan:
+    def apply(self, model: nn.Module, initial: bool, hold: Hold = nullcontext) -> Plan:
         """Rescale a freshly initialised target once, by name; returns the plan with every init_mult filled in.
 
         Args:
             model: the target, with real values (wrapped, sharded or compiled or not).
             initial: must be True, to say that the weights are initial: trained weights are never rescaled.
+            hold: a context in which a parameter is whole, where a framework keeps it in parts (`integrations`).
 
         Raises:
             InputError: the model is not the target, its weights have the planned sizes already or do not look initial.
@@ -88,26 +88,15 @@ class Plan:
         if any(parameter.is_meta for parameter in parameters.values()):
             fix = "materialise it first: model.to_empty(device=...) and its own initialisation"
             raise InputError("plan.apply", "the model is on the meta device and has no values", fix)
-        measured = sizes(model)
+        measured = sizes(model, hold)
         resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
         self._check_initial(measured, resolved)
         with torch.no_grad():
             for row in self.rows:
                 if resolved[row.name] != 1 or row.init_shift:
-                    parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
-        self.set_scales(model)
+                    with hold(parameters[row.name]):
+                        parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
         return replace(self, rows=tuple(replace(row, init_mult=resolved[row.name]) for row in self.rows))
-
-    def set_scales(self, model: nn.Module) -> None:
-        """Set the numbers that scale attention logits where no parameter does; `apply` does so, loading does not.
-
-        Args:
-            model: the target, wrapped or not.
-        """
-        modules = {bare(name): module for name, module in model.named_modules()}
-        for place, value in self.scales.items():
-            path, _, attribute = place.rpartition(".")
-            setattr(modules[path], attribute, value)
 
     def _multiplier(self, row: Row, size: float) -> float:
         if row.init_mult is not None:
@@ -249,7 +238,7 @@ class Plan:
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
         content = {**vars(self), "format": FORMAT, "rows": [as_dict(row) for row in self.rows]}
-        content |= {key: dict(content[key]) for key in ("base", "target", "initial", "scales")}
+        content |= {"base": dict(self.base), "target": dict(self.target), "initial": dict(self.initial)}
         Path(path).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     @classmethod
