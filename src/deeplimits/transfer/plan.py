@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Plan:
         notes: what a user should know.
         rule_alpha: exponent of residual branches; None where the rule says nothing of depth.
         batch, tokens: (base's, target's) batch size and tokens of the run where the rules for them are on; else None.
+        scales: {"module.attribute": value} of attention whose heads grow, where no parameter carries the factor.
     """
 
     rule: str
@@ -52,6 +53,7 @@ class Plan:
     rule_alpha: float | None = None
     batch: tuple[float, float] | None = None
     tokens: tuple[float, float] | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def parametrization(self) -> Rule:
@@ -96,7 +98,19 @@ class Plan:
                 if resolved[row.name] != 1 or row.init_shift:
                     with hold(parameters[row.name]):
                         parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
+        self.set_scales(model)
         return replace(self, rows=tuple(replace(row, init_mult=resolved[row.name]) for row in self.rows))
+
+    def set_scales(self, model: nn.Module) -> None:
+        """Set the numbers that scale attention logits where no parameter does; `apply` does so, loading does not.
+
+        Args:
+            model: the target, wrapped or not.
+        """
+        modules = {bare(name): module for name, module in model.named_modules()}
+        for place, value in self.scales.items():
+            path, _, attribute = place.rpartition(".")
+            setattr(modules[path], attribute, value)
 
     def _multiplier(self, row: Row, size: float) -> float:
         if row.init_mult is not None:
@@ -238,7 +252,7 @@ class Plan:
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
         content = {**vars(self), "format": FORMAT, "rows": [as_dict(row) for row in self.rows]}
-        content |= {"base": dict(self.base), "target": dict(self.target), "initial": dict(self.initial)}
+        content |= {key: dict(content[key]) for key in ("base", "target", "initial", "scales")}
         Path(path).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     @classmethod
