@@ -11,8 +11,9 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.numbers import Row, rates
-from deeplimits.transfer.optimizer import of_torch
+from deeplimits.transfer.optimizer import name_of, of_torch
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.rule import FAMILIES
 
 
 def optimizers(
@@ -62,6 +63,20 @@ def optimizers(
         groups = [group for group in part.param_groups(model, lr[name], weight_decay, partial=True) if group["params"]]
         found[name] = of_torch(name.partition(":")[0], "plan.optimizers")(groups, **_options(name))
     return found
+
+
+def of(plan: Plan, optimizer: torch.optim.Optimizer) -> Plan:
+    """Return the plan with the numbers for an optimizer in use; the plan itself where its name is not known.
+
+    Args:
+        plan: of the target.
+        optimizer: whose groups carry names of parameters.
+    """
+    name = name_of(optimizer)
+    if name == plan.optimizer.lower() or not any(name in (kind, *members) for kind, members in FAMILIES.items()):
+        return plan
+    held = {member for group in optimizer.param_groups for member in group.get("param_names", ())}
+    return _tuned(plan, name, [row for row in plan.rows if row.name in held])
 
 
 def _tuned(plan: Plan, optimizer: str, rows: list[Row]) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import log
@@ -195,6 +195,25 @@ class Plan:
 
         return SAM(optimizer, rho, self)
 
+    def watch(self, optimizer: torch.optim.Optimizer, every: int = 100, to: Any = "watch.csv", **settings: Any) -> Any:
+        """Write predicted and measured sizes of updates, logits and learning rates every so many steps, and guard.
+
+        Args:
+            optimizer: made from `param_groups` or `optimizers`.
+            every: number of steps from one sample to the next.
+            to: a CSV file, TensorBoard's SummaryWriter or a function of samples.
+            settings: model= (for logits), against= (a watched run of the base), as in `watching.RunWatch`.
+        """
+        from deeplimits.transfer.watching import RunWatch
+
+        return RunWatch(optimizer, every, to, plan=self, **settings)
+
+    def of(self, optimizer: torch.optim.Optimizer) -> Plan:
+        """Return the plan with the numbers for an optimizer in use: one of a hybrid may be of another family."""
+        from deeplimits.transfer import hybrid
+
+        return hybrid.of(self, optimizer)
+
     def clip_grad_norm(
         self, model: nn.Module | torch.optim.Optimizer, max_norm: float, error_if_nonfinite: bool = False
     ) -> torch.Tensor:
@@ -219,10 +238,9 @@ class Plan:
             value: for the base.
             optimizer: made from `param_groups`.
         """
-        if any("param_names" not in group for group in optimizer.param_groups):
-            why = "the optimizer's groups carry no parameter names"
-            raise InputError("plan", why, "make the optimizer from plan.param_groups(model, lr=...)")
-        return [value * self[group["param_names"][0]].lr_mult for group in optimizer.param_groups]
+        from deeplimits.transfer import ratios
+
+        return ratios.scale(self, value, optimizer)
 
     def guard(self, optimizer: torch.optim.Optimizer, tolerance: float = 1e-6) -> None:
         """Check that the groups' learning rates still stand in the planned ratios.
@@ -230,24 +248,15 @@ class Plan:
         Raises:
             InputError: something (a scheduler given one number, a restored state) erased them; names the group.
         """
-        rates = [float(group["lr"]) for group in optimizer.param_groups]
-        planned = self.scale(1.0, optimizer)
-        top = max(range(len(rates)), key=lambda n: rates[n])
-        for group, rate, ratio in zip(optimizer.param_groups, rates, planned, strict=True):
-            expected = rates[top] * ratio / planned[top]
-            if abs(rate - expected) > tolerance * abs(expected):
-                why = f"the learning rate of {group['param_names'][0]} is {rate:.4g}, the plan says {expected:.4g}"
-                fix = "give the scheduler plan.scale(value, optimizer) in place of one number (max_lr, eta_min, min_lr)"
-                raise InputError("plan.guard", why, fix)
+        from deeplimits.transfer import ratios
+
+        ratios.guard(self, optimizer, tolerance)
 
     def explain(self) -> str:
         """Return the table of the plan in words: name, shape, role, numbers, why, source."""
-        head = ("name", "shape", "role", "init", "LR", "decay", "eps", "why", "source")
-        lines = [head, *((*_cells(row), row.reason, row.source) for row in self.rows)]
-        widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
-        decay = f"decay {self.decay}: {budget.decay(self.decay).words}"
-        return "\n".join([f"{self.rule}, {self.optimizer}", decay, self.budget.words(), *self.notes, *table])
+        from deeplimits.transfer.plan_table import explain
+
+        return explain(self)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
@@ -285,12 +294,6 @@ class Plan:
                 why = f"{name} has shape {shape}, the plan's target {planned[name]}"
                 raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
         return found
-
-
-def _cells(row: Row) -> Iterable[str]:
-    init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
-    shape = "x".join(map(str, row.shape)) or "1"
-    return (row.name, shape, row.role, init, *(f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)))
 
 
 def _named(names: list[str]) -> str:
