@@ -134,7 +134,7 @@ def read(
     checks.fixed_matrices(rows, fixed)
     _check_depth(rule, rows)
     found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
-    found.notes = _notes(rows, base, target)
+    found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
     empty = _bare_meta(real)
     sized = {} if empty else initial.sizes(real)
     found.first = {row.name: sized[row.base_name][0] for row in rows if sized}
@@ -286,6 +286,6 @@ def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
             notes.append(
                 f"products of activations are summed over a size that grows, and are in no softmax: {open_ends[0]}"
             )
-    if list(base.choices)[:1] != list(target.choices)[:1]:
-        notes.append(f"not claimed: top-{base.choices[:1]} choices become top-{target.choices[:1]}")
+    if base.choices and target.choices and base.choices[0] != target.choices[0]:
+        notes.append(f"not claimed: top-{base.choices[0]} choices become top-{target.choices[0]}")
     return notes
