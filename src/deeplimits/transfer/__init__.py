@@ -12,7 +12,7 @@ from inspect import Signature, signature
 from types import ModuleType
 from typing import Any
 
-_HOME = {"explain": "role_table", "SAM": "sam", "watch": "watching"}
+_HOME = {"explain": "role_table", "SAM": "sam", "watch": "watching", "depth_class": "depth"}
 """{name: module of this package that holds it}, imported when it is asked for."""
 
 
