@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import log, sqrt
@@ -16,6 +17,8 @@ from deeplimits.transfer.names import bare
 STANDARD_ERRORS = 5.0
 COPIES = 4
 Hold = Callable[[nn.Parameter], AbstractContextManager[Any]]
+ENOUGH = 2_000_000
+_SUM = torch.float32
 _POWERS = (0.0, -0.5, -1.0, 0.5, 1.0)
 
 
@@ -36,7 +39,12 @@ def sizes(model: nn.Module, hold: Hold = nullcontext) -> dict[str, tuple[float, 
                 if getattr(parameter, "ds_shape", parameter.shape) != parameter.shape:
                     fix = "use deeplimits.integrations.deepspeed.apply, or apply the plan before the engine is made"
                     raise InputError("plan.apply", f"{name} is partitioned by ZeRO stage 3, and is not whole here", fix)
-                square = parameter.detach().double().square().mean()
+                rows = torch.linalg.vector_norm(
+                    parameter.detach(), dim=-1, dtype=torch.promote_types(parameter.dtype, _SUM)
+                )
+                square = (
+                    rows.double().square().sum() / parameter.numel()
+                )  # no copy of all values, and no long float sum
                 full = getattr(square, "full_tensor", None)
                 found[bare(name)] = (float(full() if full else square) ** 0.5, parameter.numel())
     return found
@@ -48,8 +56,10 @@ def exponents(
     matches: Mapping[str, Mapping[str, str]],
     grows: Mapping[str, set[str]],
     seed: int,
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, float | None]]:
     """Return {size: {name in the base: power of that size in the initial values}}, from copies twice as large.
+
+    None where no multiple of 1/2 fits, or where the values of blocks depend on their place: `apply` measures these.
 
     Args:
         build: makes the model from its sizes.
@@ -59,7 +69,8 @@ def exponents(
         seed: of the copies.
     """
     first = _pooled(build, base, {}, seed)
-    found: dict[str, dict[str, float]] = {}
+    uneven = _uneven(first)
+    found: dict[str, dict[str, float | None]] = {}
     for key, match in matches.items():
         larger = _pooled(build, {**base, key: 2 * base[key]}, match, seed + COPIES)
         powers: dict[str, list[float]] = {}
@@ -67,20 +78,39 @@ def exponents(
             old, old_count = first[name]
             if square and old:
                 power = log(square / old) / log(2) / 2
-                error = STANDARD_ERRORS * sqrt(1 / count + 1 / old_count) / log(2)
-                near = sorted((p for p in _POWERS if abs(power - p) <= error), key=lambda p: abs(power - p))
-                powers[name] = near or [power]
-        found[key] = {name: _decided(name, powers, grows[key]) for name in powers}
+                error = _error(count, old_count) / log(2)
+                powers[name] = sorted((p for p in _POWERS if abs(power - p) <= error), key=lambda p: abs(power - p))
+        by_place = uneven if any(name != other for name, other in match.items()) else set()
+        found[key] = {name: None if name in by_place else _decided(name, powers, grows[key]) for name in powers}
     return found
 
 
-def _decided(name: str, powers: Mapping[str, list[float]], grows: set[str]) -> float:
+def _error(count: int, other: int) -> float:
+    """Return how far the logarithms of two measured sizes may lie apart by chance."""
+    return STANDARD_ERRORS * sqrt(1 / count + 1 / other)
+
+
+def _uneven(measured: Mapping[str, tuple[float, int]]) -> set[str]:
+    """Return the parameters whose size differs from that of their counterparts in other blocks."""
+    peers: dict[str, list[str]] = {}
+    for name in measured:
+        peers.setdefault(re.sub(r"\d+", "*", name), []).append(name)
+    found: set[str] = set()
+    for names in peers.values():
+        by_size = sorted(names, key=lambda name: measured[name][0])
+        (low, count), (high, other) = measured[by_size[0]], measured[by_size[-1]]
+        if low != high and (not low or log(high / low) / 2 > _error(count, other)):
+            found |= set(names)
+    return found
+
+
+def _decided(name: str, powers: Mapping[str, list[float]], grows: set[str]) -> float | None:
     """Return a parameter's power; where few values leave several open, that of the weight beside it, if it grows."""
     weight = f"{name.rpartition('.')[0]}.weight"
     beside = powers.get(weight, []) if weight in grows else [0.0]
     if len(powers[name]) > 1 and len(beside) == 1 and beside[0] in powers[name]:
         return beside[0]
-    return powers[name][0]
+    return powers[name][0] if powers[name] else None
 
 
 def _pooled(
@@ -89,6 +119,8 @@ def _pooled(
     """Return {name in the base: (mean square of the values, number of values)} over a few copies, blocks pooled."""
     sums: dict[str, tuple[float, int]] = {}
     for copy in range(COPIES):
+        if sum(number for _, number in sums.values()) > ENOUGH:
+            break
         for name, (size, count) in sizes(materialised(build, at, seed + copy)).items():
             total, number = sums.get(match.get(name, name), (0.0, 0))
             sums[match.get(name, name)] = total + count * size**2, number + count
@@ -109,10 +141,13 @@ def on_meta(build: Callable[..., nn.Module], at: Mapping[str, int]) -> nn.Module
 
 
 def extrapolated(
-    base: Mapping[str, Any], target: Mapping[str, Any], powers: Mapping[str, Mapping[str, float]], name: str
-) -> float:
+    base: Mapping[str, Any], target: Mapping[str, Any], powers: Mapping[str, Mapping[str, float | None]], name: str
+) -> float | None:
     """Return how much larger the target's own initial values are than the base's, by the measured powers."""
     ratio = 1.0
     for key, of in powers.items():
-        ratio *= (target[key] / base[key]) ** of.get(name, 0.0)
+        power = of.get(name, 0.0)
+        if power is None:
+            return None
+        ratio *= (target[key] / base[key]) ** power
     return ratio
