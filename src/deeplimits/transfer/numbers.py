@@ -169,8 +169,7 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
     lr = rule.lr[kind](m_in, m_out) * budget.lr(kind)
     reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
-    own = own_scale(optimizer, grown.fan_in, grown.fan_out)
-    own /= own_scale(optimizer, grown.fan_in / m_in, grown.fan_out / m_out)
+    own = own_scale(optimizer, *_sides(grown, 1.0, 1.0)) / own_scale(optimizer, *_sides(grown, m_in, m_out))
     if own != 1:
         lr /= own
         reasons.append(f"the optimizer's own factor {own:.3g} undone")
@@ -198,6 +197,13 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
         reasons.append("a gain 1 + w that is shifted does not decay")
     eps = gradient(grown, rule) * budget.eps(kind) if kind == "entrywise" else 1.0
     return Rates(lr * squared, eps, weight_decay, tuple(reasons))
+
+
+def _sides(grown: Row, m_in: float, m_out: float) -> tuple[float, float]:
+    """Return what an optimizer takes for fan-in and fan-out: the columns and rows of a matrix as it is stored."""
+    columns, rows = grown.fan_in / m_in, grown.fan_out / m_out
+    turned = grown.shape[-2:] == (grown.fan_in, grown.fan_out) and grown.fan_in != grown.fan_out
+    return (rows, columns) if turned else (columns, rows)
 
 
 def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:

@@ -34,7 +34,7 @@ def name_of(optimizer: torch.optim.Optimizer) -> str:
         >>> name_of(torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))]))
         'adamw'
     """
-    name = type(optimizer).__name__.lower()
+    name = "muon" if isinstance(optimizer, torch.optim.Muon) else type(optimizer).__name__.lower()
     mode = optimizer.param_groups[0].get("adjust_lr_fn") if optimizer.param_groups else None
     return f"{name}:{mode}" if name == "muon" and mode else name
 

@@ -153,7 +153,9 @@ class RunWatch:
             kind = "entrywise" if self._plan is None else family(self._plan.optimizer)
         rate = float(part.group["lr"]) if self._plan is None else self._rate(part.first)
         if kind == "spectral":
-            rows, columns = part.parameters[0].shape
+            rows, columns = part.parameters[0].shape[
+                -2:
+            ]  # of one matrix of a stack; parts of fused ones are a little larger
             return rate * own_scale(optimizer, columns, rows) / max(rows, columns) ** 0.5, True
         if kind == "sgd" and self._plan is not None:
             rule = self._plan.parametrization
