@@ -86,7 +86,7 @@ def test_blocks_that_change_with_the_depth_otherwise_are_refused():
             block.norm.eps = 0.1 * depth
         return model
 
-    with pytest.raises(dl.DeepLimitsError, match="by more than a factor, in a model 2 times as deep"):
+    with pytest.raises(dl.DeepLimitsError, match="by more than a factor, in a model of another depth"):
         dl.transfer(build, **DEEP)
 
 
@@ -124,3 +124,11 @@ def test_initial_values_by_place_keep_the_bases_profile():
         expected = (64**-0.5 / 3**0.5) * (2 * (place // 4 + 1)) ** -0.5 / 4
         assert float(weight.detach().square().mean().sqrt()) == pytest.approx(expected, rel=5 * (2 / 2048) ** 0.5)
     assert done["blocks.15.down.weight"].init_mult == pytest.approx(1 / 4 * (16 / 4) ** 0.5, rel=5 * (2 / 2048) ** 0.5)
+
+
+def test_a_number_that_blocks_hold_is_seen_in_two_instances():
+    plan = dl.transfer(inside(0.5)(32, 16), base=inside(0.5)(32, 4))
+    assert plan["blocks.9.down.weight"].forward_alpha == pytest.approx(0.5)
+    assert any("two instances: a factor of the depth" in note for note in plan.notes)
+    plain = dl.transfer(inside(0.0)(32, 16), base=inside(0.0)(32, 4))
+    assert plain["blocks.9.down.weight"].forward_alpha == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log2
 from typing import Any
 
 import torch
@@ -101,53 +100,9 @@ def steps(
         for handle in handles:
             handle.remove()
     heads = list(seen)
-    follows = {a: b for n, a in enumerate(heads) for b in heads[n + 1 :][:1] if _list(a) == _list(b)}
+    follows = {a: b for n, a in enumerate(heads) for b in heads[n + 1 :][:1] if list_of(a) == list_of(b)}
     after = {head: seen[other][1] for head, other in follows.items()}
     return {head: Step(seen[head][0], seen[head][2], seen[head][1], after.get(head)) for head in heads}
-
-
-def powers(trial: Trial, deep: nn.Module, factor: float, pairs: Mapping[str, str], outer: set[str]) -> dict[str, float]:
-    """Return {block of the base: power of the depth that the forward pass divides its branch by}.
-
-    A copy of other depth is given the base's values, block by block, and every block what its counterpart takes: what
-    it adds differs by what the forward pass itself makes of the depth.
-
-    Args:
-        trial: of the base.
-        deep: the copy, with real values.
-        factor: its depth over the base's.
-        pairs: {block of the copy: block of the base}.
-        outer: blocks of the base whose output the model adds.
-
-    Raises:
-        InputError: the branches differ by more than one factor, the same for all blocks of a list.
-    """
-    deep = deep.to(trial.dtype).eval()
-    here = steps(trial.model, trial.inputs, dict.fromkeys(pairs.values()))
-    there = steps(deep, trial.inputs, pairs, {head: here[other].given for head, other in pairs.items()})
-    found: dict[str, list[float]] = {}
-    for head, other in pairs.items():
-        old, new = (_added(step, other in outer) for step in (here[other], there[head]))
-        if old is None or new is None:
-            continue
-        ratio = float((old * new).sum() / old.square().sum())
-        if not ratio > 0 or not trial.equal(new, ratio * old):
-            why = f"{other} adds something else, by more than a factor, in a model {factor:g} times as deep"
-            raise InputError("transfer", why, "let the depth change the number of blocks and nothing inside them")
-        found.setdefault(_list(other), []).append(-log2(ratio) / log2(factor))
-    for name, values in found.items():
-        if max(values) - min(values) > TOLERANCE:
-            why = f"the forward pass scales the blocks of {name} by their place, with powers of the depth {values}"
-            raise InputError(
-                "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
-            )
-    return {head: round(found[_list(head)][0], 6) for head in pairs.values() if _list(head) in found}
-
-
-def _added(step: Step, outer: bool) -> torch.Tensor | None:
-    if not outer:
-        return step.branch(outer=False)
-    return None if step.after is None else step.after - step.before
 
 
 def last_gains(trial: Trial, tables: Iterable[str]) -> Ends:
@@ -179,7 +134,13 @@ def last_gains(trial: Trial, tables: Iterable[str]) -> Ends:
     return {bare(name): trial.null[name] for name in names}
 
 
-def _list(head: str) -> str:
+def list_of(head: str) -> str:
+    """Return the list that a block stands in.
+
+    Example:
+        >>> list_of("model.layers.3"), list_of("encoder.block_11")
+        ('model.layers', 'encoder.block')
+    """
     return head.rstrip("0123456789").rstrip("._")
 
 
@@ -199,7 +160,7 @@ def _outer(trial: Trial, head: str, blocks: Sequence[str]) -> bool:
     if (
         trial.still(off.made)
         and passed
-        and any(_list(other) == _list(head) and on[other].after is not None for other in on)
+        and any(list_of(other) == list_of(head) and on[other].after is not None for other in on)
     ):
         step = on[head]
         if step.after is None:

@@ -120,9 +120,10 @@ def share(rows: Sequence[Parameter]) -> str:
 def small_base(rows: Sequence[Parameter], blocks: int | None) -> list[str]:
     """Return why a base is too small to tell where the optimum lies, in words."""
     said = []
-    narrow = min((row.base.fan_in for row in rows if row.fan_in_ratio != 1), default=NARROW)
-    if narrow < NARROW:
-        said.append(f"the base is {narrow} wide: below {NARROW} the optimum still moves with width")
+    thin = min((row for row in rows if row.fan_in_ratio != 1), key=lambda row: row.base.fan_in, default=None)
+    if thin is not None and thin.base.fan_in < NARROW:
+        wide = f"the base is {thin.base.fan_in} wide (fan-in of {thin.base_name})"
+        said.append(f"{wide}: below {NARROW} the optimum still moves with width")
     if blocks is not None and blocks < SHALLOW:
         said.append(f"the base has {blocks} blocks: below {SHALLOW} the optimum still moves with depth")
     return said

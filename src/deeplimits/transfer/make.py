@@ -104,7 +104,7 @@ def _named(optimizer: Any) -> str:
 
 
 def _warned(found: Reading) -> list[str]:
-    blocks = {row.block for row in found.rows if row.block is not None and row.depth_ratio != 1}
+    blocks = {row.block for row in found.rows if row.block is not None}
     said = checks.small_base(found.rows, len(blocks) or None)
     for words in said:
         warnings.warn(words, BaseWarning, stacklevel=3)

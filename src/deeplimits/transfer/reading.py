@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import branches, checks, initial
+from deeplimits.transfer import branches, checks, depth_factors, initial
 from deeplimits.transfer.branches import Ends
 from deeplimits.transfer.inputs import call, example
 from deeplimits.transfer.logits import Mended, factors, mend
@@ -22,6 +22,9 @@ from deeplimits.transfer.rule import Rule
 from deeplimits.transfer.survey import Parameter, survey
 from deeplimits.transfer.trial import Trial
 from deeplimits.transfer.uses import Watch
+
+_FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError)
+_UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
 
 
 @dataclass
@@ -153,8 +156,11 @@ def read(
     found.tied_width = max((float(r.fan_out_ratio) for r in rows if r.base_name in needs.tied), default=1.0)
     found.logits = mend(trial, needs.lacking, base.products)
     found.notes += found.logits.notes
-    if build is not None and sizes is not None and found.ends:
-        found.done = _done(build, sizes[0], doubled, trial, outer, seed)
+    if build is not None and sizes is not None and needs.blocks:
+        found.done = depth_factors.of_build(build, sizes[0], doubled, trial, outer, seed)
+    elif needs.blocks:
+        found.done = depth_factors.of_numbers(trial, large, rows, outer)
+        found.notes.append(_UNSEEN)
     return found
 
 
@@ -170,29 +176,40 @@ class _Needs:
 
 def _seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
     """Watch a forward pass on the meta device; where values decide what it does, on the real model."""
-    tensors = [*model.parameters(), *model.buffers()]
-    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
-    for p in model.parameters():
-        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
-    twin = copy.deepcopy(model, empty).eval()  # no value is copied, however large the model
-    try:
-        with torch.no_grad(), Watch(twin) as watch, Products(twin) as products:
-            call(twin, inputs)
-        return Seen(watch, products.found, products.choices)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        failed = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        if real is None or _bare_meta(real):
-            return Seen(None, products.found, products.choices, failed)
+    seen = Seen(None, (), ())
+    for dtype in (None, torch.bfloat16):  # some operations exist in bfloat16 only
+        twin = _without_values(model).to(dtype)
+        try:
+            with torch.no_grad(), Watch(twin) as watch, Products(twin) as products:
+                call(twin, inputs)
+            return Seen(watch, products.found, products.choices)
+        except _FAILURES as error:
+            if not seen.failed:
+                words = str(error).splitlines()
+                seen = Seen(
+                    None, products.found, products.choices, f"{type(error).__name__}: {words[0] if words else ''}"
+                )
+    if real is None or _bare_meta(real):
+        return seen
     training = real.training
     try:
         with torch.no_grad(), Watch(real.eval()) as watch, Products(real) as products:
             call(real, inputs)
         return Seen(watch, products.found, products.choices)
-    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+    except _FAILURES as error:
         why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
         raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
     finally:
         real.train(training)
+
+
+def _without_values(model: nn.Module) -> nn.Module:
+    """Return a copy on the meta device; no value is copied, however large the model."""
+    tensors = [*model.parameters(), *model.buffers()]
+    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
+    for p in model.parameters():
+        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
+    return copy.deepcopy(model, empty).eval()
 
 
 def _bare_meta(model: nn.Module) -> bool:
@@ -239,34 +256,6 @@ def _own(
     }
     powers = initial.exponents(build, sizes[0], matches, grows, seed)
     return {row.name: initial.extrapolated(*sizes, powers, row.base_name) for row in rows}
-
-
-def _done(
-    build: Callable[..., nn.Module],
-    base: dict[str, int],
-    doubled: Mapping[str, Sequence[Parameter]],
-    trial: Trial,
-    outer: set[str],
-    seed: int,
-) -> dict[str, float]:
-    """Return {block of the base: power of the depth that the forward pass divides its branch by}."""
-    found: dict[str, float] = {}
-    for key, pairs in doubled.items():
-        blocks = {
-            row.name[: len(row.name) - len(row.base_name) + len(row.block)]: row.block
-            for row in pairs
-            if row.block is not None and row.depth_ratio != 1
-        }
-        if not blocks or any(row.base.fan_in != row.target.fan_in or row.fan_out_ratio != 1 for row in pairs):
-            continue
-        deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed)
-        own = {bare(name): p for name, p in trial.own.items()}
-        with torch.no_grad():
-            for name, p in deep.named_parameters():
-                p.copy_(own[next(row.base_name for row in pairs if row.name == bare(name))])
-        factor = max(float(row.depth_ratio) for row in pairs)
-        found |= branches.powers(trial, deep, factor, blocks, outer)
-    return found
 
 
 def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:

@@ -31,7 +31,7 @@ _CARRIED |= of_tensor("add", "sub", "mul", "div", "add_", "mul_", "__truediv__",
 _CARRIED |= of_tensor(*(f"__{side}{name}__" for side in ("", "r", "i") for name in ("add", "sub", "mul")))
 _PARTS = {torch.Tensor.chunk, torch.chunk, torch.Tensor.split, torch.split, torch.Tensor.__getitem__, torch.Tensor.to}
 _PARTS |= {torch.Tensor.float, torch.Tensor.contiguous, torch.Tensor.unbind, torch.unbind, torch.Tensor.type_as}
-_PARTS |= {torch.Tensor.data.__get__, torch.Tensor.detach}  # type: ignore[attr-defined]
+_PARTS |= {torch.Tensor.data.__get__, *of_tensor("detach", "clone", "type", "double", "half", "bfloat16")}  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
