@@ -48,11 +48,7 @@ def of_build(
     """
     found: Powers = {}
     for key, pairs in doubled.items():
-        relative = {
-            row.name[: len(row.name) - len(row.base_name) + len(row.block)]: row.block
-            for row in pairs
-            if row.block is not None and row.depth_ratio != 1
-        }
+        relative = {row.target_block: str(row.block) for row in pairs if row.block and row.depth_ratio != 1}
         if not relative or any(row.fan_in_ratio != 1 or row.fan_out_ratio != 1 for row in pairs):
             continue
         deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed).to(trial.dtype).eval()
@@ -88,8 +84,7 @@ def of_numbers(trial: Trial, target: nn.Module, rows: Sequence[Parameter], outer
     for path, module in trial.model.named_modules():
         head = next((head for head in blocks if f"{path}.".startswith(f"{head}.")), None)
         if head is not None:
-            row = blocks[head]
-            path = row.name[: len(row.name) - len(row.base_name) + len(head)] + path[len(head) :]
+            path = blocks[head].target_block + path[len(head) :]
         for name, value in vars(module).items():
             other = getattr(modules.get(path), name, value)
             if isinstance(value, float) and isinstance(other, float) and value != other:
@@ -135,7 +130,7 @@ def _fill(deep: nn.Module, pairs: Sequence[Parameter], match: Mapping[str, str],
     with torch.no_grad():
         for name, p in deep.named_parameters():
             row = sources[bare(name)]
-            head = None if row.block is None else row.name[: len(row.name) - len(row.base_name) + len(row.block)]
+            head = row.target_block
             source = row.base_name if head not in match else f"{match[head]}{row.name[len(head) :]}"
             p.copy_(own[source if source in own else row.base_name])
 
