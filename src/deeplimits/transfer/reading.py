@@ -179,8 +179,9 @@ def _seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
     seen = Seen(None, (), ())
     for dtype in (None, torch.bfloat16):  # some operations exist in bfloat16 only
         twin = _without_values(model).to(dtype)
+        watch, products = Watch(twin), Products(twin)
         try:
-            with torch.no_grad(), Watch(twin) as watch, Products(twin) as products:
+            with torch.no_grad(), watch, products:
                 call(twin, inputs)
             return Seen(watch, products.found, products.choices)
         except _FAILURES as error:
@@ -192,8 +193,9 @@ def _seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
     if real is None or _bare_meta(real):
         return seen
     training = real.training
+    watch, products = Watch(real.eval()), Products(real)
     try:
-        with torch.no_grad(), Watch(real.eval()) as watch, Products(real) as products:
+        with torch.no_grad(), watch, products:
             call(real, inputs)
         return Seen(watch, products.found, products.choices)
     except _FAILURES as error:
