@@ -117,9 +117,15 @@ def lr_transfer(
     losses = [
         [[found[Task(place, log2(lr), seed).key].loss for seed in range(seeds)] for lr in rates] for place in places
     ]
-    sizes = [dict(place) for place in places]
     words = schedule.words(_common(found))
-    return summarise(chosen.name, sizes, [log2(lr) for lr in rates], np.array(losses), margin, schedule=words)
+    return summarise(
+        chosen.name,
+        [dict(size) for size in sizes],
+        [log2(lr) for lr in rates],
+        np.array(losses),
+        margin,
+        schedule=words,
+    )
 
 
 def _trained(
