@@ -54,7 +54,8 @@ def deepspeed(monkeypatch):
     ],
     ids=str,
 )
-def test_groups_come_through_unchanged(plan, model, config, tmp_path):
+def test_report_28_groups_come_through_unchanged(plan, model, config, tmp_path):
+    """deepspeedai/DeepSpeed#8440, #8438, #7713: groups were rebuilt, flattened, or given one rate by a scheduler."""
     expected = numbers(plan.param_groups(model, lr=RATE, weight_decay=DECAY))
     before = copy.deepcopy(config)
     _, optimizer, _, _ = glue.initialize(plan, model, config, lr=RATE, weight_decay=DECAY)
@@ -110,8 +111,8 @@ def test_models_partitioned_from_the_start(plan):
         glue.apply(plan, parts, initial=True)
 
 
-def test_roles_are_read_off_whole_shapes():
-    """A target that is partitioned already: fan-in and fan-out come from the shapes that it would have."""
+def test_report_03_roles_are_read_off_whole_shapes():
+    """microsoft/mup#6, does it work with ZeRO? Of a target that is partitioned already, whole shapes tell the fans."""
     torch.manual_seed(0)
     small, large = Mlp(**SIZES["base"]), Mlp(64, 4)
     expected = dl.transfer(copy.deepcopy(large), base=small, rule="mup")

@@ -23,8 +23,8 @@ __all__ = [
     "initial_values",
     "initial_values_measured_at_apply",
     "materialised_from_meta",
-    "rates_by_name",
-    "tied_table_in_one_group",
+    "report_02_rates_by_name",
+    "report_30_tied_table_in_one_group",
     "trains_as_one_process",
     "two_optimizers",
 ]
@@ -85,7 +85,8 @@ def refused(words, work):
         work()
 
 
-def rates_by_name(plans, folder):
+def report_02_rates_by_name(plans, folder):
+    """microsoft/mup#59, #72: sharding lost what hung on parameters."""
     plan = plans["mlp"]
     one = numbers(adamw(plan, fresh()))
     assert len(set(one.values())) == 8
@@ -180,8 +181,8 @@ def checkpoint_full(plans, folder):
     fresh().load_state_dict(weights)
 
 
-def tied_table_in_one_group(plans, folder):
-    """The table, the last norm and the readout that shares the table, sharded as one unit."""
+def report_30_tied_table_in_one_group(plans, folder):
+    """huggingface/accelerate#4171: tied parameters across groups were rejected. Table, last norm and readout as one."""
     plan, ids = plans["tied"], torch.arange(12).reshape(2, 6)
 
     def build():
