@@ -55,9 +55,10 @@ def clip_grad_norm(
         fix = "use torch.nn.utils.clip_grad_norm_, or a rule of the muP family"
         raise InputError("plan.clip_grad_norm", why, fix)
     by: dict[float, list[torch.Tensor]] = {}
+    rows = {row.name: row for row in plan.rows}
     for name, parameter in _named(model):
         if parameter.grad is not None:
-            by.setdefault(weight(plan[name], rule), []).append(parameter.grad)
+            by.setdefault(weight(rows.get(name) or plan[name], rule), []).append(parameter.grad)
     if not by:
         return torch.tensor(0.0)
     norms = [s * whole(torch.nn.utils.get_total_norm(gradients)) for s, gradients in by.items()]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deeplimits.errors import InputError
 from deeplimits.transfer.budget import OFF, Budget
 from deeplimits.transfer.budget import decay as decay_rule
-from deeplimits.transfer.rule import Rule, family
+from deeplimits.transfer.rule import Powers, Rule, family
 from deeplimits.transfer.survey import Parameter
 
 
@@ -151,6 +153,22 @@ def gradient(grown: Row, rule: Rule) -> float:
     """
     depth = 1.0 if rule.alpha is None else grown.depth_ratio**-rule.alpha
     return rule.eps(grown.fan_in_ratio, grown.fan_out_ratio) * depth / folding(grown, rule)
+
+
+def perturbations(rows: Iterable[Row], rule: Rule) -> dict[str, float]:
+    """Return {name: scale of SAM's perturbation of a parameter}, what is folded into it included.
+
+    Args:
+        rows: of the parameters.
+        rule: the parametrization.
+
+    Raises:
+        InputError: the rule says nothing of perturbations.
+    """
+    if rule.perturbation == Powers():
+        why = f"rule {rule.name!r} says nothing of the perturbation"
+        raise InputError("SAM", why, "plan with rule='mup2_sam', or leave out the plan for plain SAM")
+    return {row.name: rule.perturbation(row.fan_in_ratio, row.fan_out_ratio) * folding(row, rule) for row in rows}
 
 
 def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = OFF) -> Rates:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,9 @@ from deeplimits.transfer import budget
 from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.initial import STANDARD_ERRORS, Hold, sizes
 from deeplimits.transfer.names import bare
-from deeplimits.transfer.numbers import Row, as_dict
+from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Rule, family, get
 
-FORMAT = 2
 EPSILON = 1e-8
 
 
@@ -67,8 +65,9 @@ class Plan:
 
     def __getitem__(self, name: str) -> Row:
         """Return the row of a parameter."""
+        wanted = bare(name)
         for row in self.rows:
-            if row.name == bare(name):
+            if row.name == wanted:
                 return row
         raise InputError("plan", f"{name!r} is not in the plan", "take a name of model.named_parameters()")
 
@@ -189,6 +188,10 @@ class Plan:
 
         return hybrid.optimizers(self, model, lr, **settings)
 
+    def perturbations(self) -> dict[str, float]:
+        """Return {name: scale of SAM's perturbation}; an error where the rule has no word on it."""
+        return perturbations(self.rows, self.parametrization)
+
     def sam(self, optimizer: torch.optim.Optimizer, rho: float) -> Any:
         """Return `deeplimits.transfer.SAM` around an optimizer made from `param_groups`; rho is the base's."""
         from deeplimits.transfer.sam import SAM
@@ -260,24 +263,16 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        content = {**vars(self), "format": FORMAT, "rows": [as_dict(row) for row in self.rows]}
-        content |= {key: dict(content[key]) for key in ("base", "target", "initial", "scales")}
-        Path(path).write_text(json.dumps(content, indent=1), encoding="utf-8")
+        from deeplimits.transfer import plan_file
+
+        plan_file.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(
-                "Plan.load", f"{path} cannot be read ({error})", "name a file that plan.save wrote"
-            ) from None
-        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
-        rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
-        pairs = {name: content[name] and tuple(content[name]) for name in ("batch", "tokens")}
-        return cls(**{**content, **pairs, "rows": rows, "notes": tuple(content["notes"])})
+        from deeplimits.transfer import plan_file
+
+        return plan_file.load(path)
 
     def _parameters(self, model: nn.Module, where: str, partial: bool = False) -> dict[str, nn.Parameter]:
         found = {bare(name): parameter for name, parameter in model.named_parameters()}

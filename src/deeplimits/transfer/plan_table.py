@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from deeplimits.transfer import budget
 from deeplimits.transfer.numbers import Row
+from deeplimits.transfer.rule import Powers
 
 if TYPE_CHECKING:
     from deeplimits.transfer.plan import Plan
@@ -18,8 +19,11 @@ def explain(plan: Plan) -> str:
     Args:
         plan: of the target.
     """
-    head = ("name", "shape", "role", "init", "LR", "decay", "eps", "why", "source")
-    lines = [head, *((*_cells(row), row.reason, row.source) for row in plan.rows)]
+    rule = plan.parametrization
+    sam = {} if rule.perturbation == Powers() else plan.perturbations()
+    head = ("name", "shape", "role", "init", "LR", "decay", "eps", *(["SAM"] if sam else []), "why", "source")
+    extra = {name: [f"{scale:.4g}"] for name, scale in sam.items()}
+    lines = [head, *((*_cells(row), *extra.get(row.name, []), row.reason, row.source) for row in plan.rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
     decay = f"decay {plan.decay}: {budget.decay(plan.decay).words}"
