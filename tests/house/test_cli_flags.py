@@ -45,6 +45,7 @@ FLAGS = {
         *("--against", "--alpha", "--check-lr", "--depth", "--json", "--lr", "--optimizer", "--out", "--rule"),
         *("--seeds", "--steps", "--store", "--train", "--width"),
     },
+    ("transfer", "demo"): {"--json", "--out", "--row", "--seeds"},
     ("transfer", "rules"): {"--json"},
     ("transfer", "rules", "explain"): {"--alpha"},
     ("criticality",): {"--bias-std", "--json", "--out", "--weight-std"},

@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "Do activations, updates and logits keep their size as the model grows?",
     "sweep": "Where the best learning rate lies at each size, and whether it moves.",
     "report": "Plan, check and sweep as one page.",
+    "demo": "Residual perceptrons on digits, growing in width and depth: what drifts, and what does not.",
     "rules": "The parametrizations; `rules explain NAME` prints the table of one.",
 }
 
