@@ -46,14 +46,14 @@ class Row:
     depth_ratio: float
     branch_output: bool
     tied_width: float
-    init_mult: float | None
-    init_ratio: float
-    init_shift: float
-    lr_mult: float
-    eps_mult: float
-    decay_mult: float
-    reason: str
-    source: str
+    init_mult: float | None = None
+    init_ratio: float = 1.0
+    init_shift: float = 0.0
+    lr_mult: float = 1.0
+    eps_mult: float = 1.0
+    decay_mult: float = 1.0
+    reason: str = ""
+    source: str = ""
     forward_alpha: float = 0.0
     logits_factor: float = 1.0
 
@@ -112,13 +112,6 @@ def row(
         depth_ratio=m_depth,
         branch_output=branch_output,
         tied_width=tied_width,
-        init_mult=None,
-        init_ratio=1.0,
-        init_shift=0.0,
-        lr_mult=1.0,
-        eps_mult=1.0,
-        decay_mult=1.0,
-        reason="",
         source=", ".join(rule.source),
         forward_alpha=forward_alpha,
         logits_factor=logits_factor,

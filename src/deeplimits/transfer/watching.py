@@ -72,6 +72,7 @@ class RunWatch:
         self.optimizer, self.every, self.step, self.last = optimizer, every, start, ()
         self._plan, self._checks = (None if plan is None else plan.of(optimizer)), guard
         self._parts = _parts(optimizer, model)
+        self._rows = {} if self._plan is None else {part.first: self._plan[part.first] for part in self._parts}
         self._base = {} if against is None else _sizes(read(against))
         self._sink = sink(to)
         self._before: list[torch.Tensor] | None = None
@@ -120,7 +121,7 @@ class RunWatch:
         for part, norm in zip(self._parts, values, strict=True):
             unit, absolute = self._unit(part)
             size = norm / sum(p.numel() for p in part.parameters) ** 0.5
-            role = "" if self._plan is None else self._plan[part.first].role
+            role = self._rows[part.first].role if self._rows else ""
             found.append(self._compared(UPDATE, part.name, role, size, unit, 1.0 if absolute else nan))
         return found
 
@@ -141,9 +142,8 @@ class RunWatch:
 
     def _rate(self, name: str) -> float:
         """Return a parameter's planned learning rate now: the median of what the groups say of the base's, scaled."""
-        assert self._plan is not None
-        base = [float(part.group["lr"]) / self._plan[part.first].lr_mult for part in self._parts]
-        return median(base) * self._plan[name].lr_mult
+        base = [float(part.group["lr"]) / self._rows[part.first].lr_mult for part in self._parts]
+        return median(base) * self._rows[name].lr_mult
 
     def _unit(self, part: Part) -> tuple[float, bool]:
         """Return the planned size of a parameter's steps, and whether it is one without a base to compare with."""
@@ -159,7 +159,7 @@ class RunWatch:
             return rate * own_scale(optimizer, columns, rows) / max(rows, columns) ** 0.5, True
         if kind == "sgd" and self._plan is not None:
             rule = self._plan.parametrization
-            return (nan if rule.eps == Powers() else rate * gradient(self._plan[part.first], rule)), False
+            return (nan if rule.eps == Powers() else rate * gradient(self._rows[part.first], rule)), False
         return rate, kind == "entrywise"
 
     def _compared(self, what: str, name: str, role: str, measured: float, unit: float, alone: float) -> Sample:
