@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from math import log
+
 from deeplimits.transfer.budget import Decay, decays, optional
 from deeplimits.transfer.numbers import Row, folding, rates
 from deeplimits.transfer.rule import FAMILIES, Rule, get
