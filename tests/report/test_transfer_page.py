@@ -75,7 +75,7 @@ def test_page_refers_to_nothing_outside_itself(written):
 
 def test_every_verdict_and_the_audit_are_shown(written):
     text = written[1]
-    for words in ("updates keep their size", "updates do not keep their size", "Learning rates, completep: transfers"):
+    for words in ("Updates keep their size", "Updates do not keep their size", "Learning rates, completep: transfers"):
         assert words in text
     assert "Learning rates, sp: drifts" in text
     assert "32 tensors end residual branches" in text

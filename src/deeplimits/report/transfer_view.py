@@ -43,7 +43,9 @@ def _check_card(check: CoordinateCheck) -> dict[str, Any]:
     if early:
         facts.append(("transients, which are no failures", "; ".join(early[:3])))
     measured = f"{check.optimizer}, {check.steps} steps, {check.seeds} seeds"
-    return _card(f"Coordinate check, {check.rule}", check.verdict, f"{CHECKED[check.verdict]} ({measured})", facts)
+    words = CHECKED[check.verdict]
+    reason = f"{words[:1].upper()}{words[1:]} ({measured})"
+    return _card(f"Coordinate check, {check.rule}: {check.verdict}", check.verdict, reason, facts)
 
 
 def _transfer_card(found: Transfer) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Coordinate:
         activations: root mean square of its output before training and after every step, shape (steps + 1, sizes).
         initial: exponent of the first of them, with the readout's own values; None where an output is zero.
         earlier: exponents of the updates after the steps before the last; None where nothing moved yet.
-        transient: what was outside the margin early on and passes at the end, in words; else empty.
+        transient: what was outside the margin before training, or early on, and does not fail at the end, in words.
     """
 
     module: str
@@ -245,7 +245,9 @@ def _fitted(
         means = values.mean(3)
         errors = tuple((values[-1, :, :, 1].std(1, ddof=1) / values.shape[2] ** 0.5).tolist())
         updates, activations = tuple(means[-1, :, 1].tolist()), tuple(map(tuple, means[:, :, 0].tolist()))
-        early = "" if verdict == FAIL else _transient(axis, initial, before, expected, margin)
+        early = (
+            "" if verdict == FAIL else _transient(axis, initial, before if verdict == PASS else (), expected, margin)
+        )
         found.append(
             Coordinate(
                 name, axis, tuple(sizes), updates, errors, expected, last, verdict, activations, initial,

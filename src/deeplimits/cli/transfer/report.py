@@ -24,7 +24,7 @@ def report(
     alpha: float | None = None,
     check_lr: float = 4e-3,
     steps: int = 4,
-    seeds: int = 3,
+    seeds: int = 5,
     store: str | None = None,
     out: Path = Path("out/transfer"),
     json: Annotated[bool, Parameter(negative="")] = False,

@@ -23,7 +23,7 @@ def sweep(
     optimizer: str = "adamw",
     alpha: float | None = None,
     weight_decay: float = 0.0,
-    seeds: int = 3,
+    seeds: int = 5,
     margin: float = 0.75,
     store: str = STORE,
     json: Annotated[bool, Parameter(negative="")] = False,
