@@ -67,9 +67,10 @@ def clip_grad_norm(
         why = f"the norm of the gradients is {float(total)}"
         raise InputError("plan.clip_grad_norm", why, "lower the learning rate, or pass error_if_nonfinite=False")
     scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-    for gradients in by.values():
-        for g in gradients:
-            getattr(g, "_local_tensor", g).mul_(scale.to(g.device))
+    with torch.no_grad():
+        for gradients in by.values():
+            for g in gradients:
+                getattr(g, "to_local", lambda g=g: g)().mul_(scale.to(g.device))
     return total
 
 

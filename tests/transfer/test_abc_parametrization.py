@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.abc import abc
+from deeplimits.transfer.abc_parametrization import abc
 
 SP = ([0, 0, 0], [0, 0.5, 0.5])
 NTP = ([0, 0.5, 0.5], [0, 0, 0])
@@ -33,7 +33,7 @@ def test_table(name):
 
 def test_named():
     assert [abc(name).regime for name in ("sp", "ntp", "mup")] == ["kernel", "kernel", "feature learning"]
-    assert abc("mean_field").regime == "feature learning"
+    assert dl.transfer.abc("mean_field").regime == "feature learning"
     for hidden in (1, 2, 5):
         assert set(abc("mup", hidden=hidden).r_layers) == {0.0}
     assert abc(*TABLE["mup without the input's correction"][:3]).r_layers == (1.0, 0.0)
