@@ -1,8 +1,8 @@
 """From the limit to hyperparameters: settings tuned on a small model, carried to a large one.
 
 `deeplimits.transfer` is this package and the function that makes a plan at once: `dl.transfer(build, base=..., ...)`.
-`dl.transfer.explain(name)` gives the table of a rule; `abc` and `depth_class` classify powers of width and depth, `watch` samples
-a run of the base, and `SAM` is sharpness-aware minimization as a plan scales it.
+`dl.transfer.explain(name)` gives the table of a rule; `abc` and `depth_class` classify powers of width and depth,
+`watch` samples a run of the base, and `SAM` is sharpness-aware minimization as a plan scales it.
 """
 
 from __future__ import annotations
