@@ -103,7 +103,7 @@ def _without_denormals() -> Iterator[None]:
 
 def _rule(name: str) -> Rule:
     """Return a rule; muP for any depth, to see what it leaves out."""
-    return replace(get(name), any_depth=True) if name == "mup" else get(name)
+    return replace(get(name), name="mup at any depth", any_depth=True) if name == "mup" else get(name)
 
 
 def _measured(row: Row, seeds: int, where: str) -> Measured:

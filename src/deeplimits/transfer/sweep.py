@@ -154,7 +154,7 @@ def _common(found: Mapping[str, Done]) -> schedule.Schedule | None:
 
 
 def _fingerprint(function: Any) -> str:
-    """Return a digest of a function's or class's source and of the plain values that it reads."""
+    """Return a digest of a function's or class's source, and of the plain values and inner functions that it reads."""
     try:
         text = inspect.getsource(function)
     except (OSError, TypeError):
@@ -164,6 +164,8 @@ def _fingerprint(function: Any) -> str:
         values = {**held.nonlocals, **held.globals}
         plain = {name: value for name, value in values.items() if isinstance(value, int | float | str | tuple)}
         text += repr(sorted(plain.items())) + repr(function.__defaults__) + repr(function.__kwdefaults__)
+        inner = {name: value for name, value in held.nonlocals.items() if inspect.isfunction(value)}
+        text += "".join(_fingerprint(inner[name]) for name in sorted(inner) if inner[name] is not function)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
