@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import log, sqrt
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.names import bare
+from deeplimits.transfer.names import bare, pooled
 
 STANDARD_ERRORS = 5.0
 COPIES = 4
@@ -55,24 +54,30 @@ def exponents(
     base: Mapping[str, int],
     matches: Mapping[str, Mapping[str, str]],
     grows: Mapping[str, set[str]],
+    blocks: Mapping[str, set[str]],
     seed: int,
-) -> dict[str, dict[str, float | None]]:
-    """Return {size: {name in the base: power of that size in the initial values}}, from copies twice as large.
+) -> tuple[dict[str, dict[str, float | None]], dict[str, float]]:
+    """Return how initial values depend on the sizes, and how large they are, from copies of the base and of twice it.
 
-    None where no multiple of 1/2 fits, or where the values of blocks depend on their place: `apply` measures these.
+    The first is {size: {name in the base: its power}}, None where no multiple of 1/2 fits, or where the values of
+    blocks depend on their place: `apply` measures these. The second is {name in the base: root mean square}, pooled
+    over blocks where they are alike.
 
     Args:
         build: makes the model from its sizes.
         base: the sizes of the base.
         matches: {size that changes: {name in the larger copy: name in the base}}.
         grows: {size that changes: names in the base of the parameters whose shape it changes}.
+        blocks: {size that changes: names in the base of the parameters of blocks whose number it changes}.
         seed: of the copies.
     """
-    first = _pooled(build, base, {}, seed)
-    uneven = _uneven(first)
+    shapes = {bare(name): tuple(p.shape) for name, p in on_meta(build, base).named_parameters()}
+    peers = list(pooled(shapes).values())
+    own = _pooled(build, base, {}, seed)
+    first, uneven = _alike(own, peers)
     found: dict[str, dict[str, float | None]] = {}
     for key, match in matches.items():
-        larger = _pooled(build, {**base, key: 2 * base[key]}, match, seed + COPIES)
+        larger, _ = _alike(_pooled(build, {**base, key: 2 * base[key]}, match, seed + COPIES), peers)
         powers: dict[str, list[float]] = {}
         for name, (square, count) in larger.items():
             old, old_count = first[name]
@@ -80,9 +85,9 @@ def exponents(
                 power = log(square / old) / log(2) / 2
                 error = _error(count, old_count) / log(2)
                 powers[name] = sorted((p for p in _POWERS if abs(power - p) <= error), key=lambda p: abs(power - p))
-        by_place = uneven if any(name != other for name, other in match.items()) else set()
-        found[key] = {name: None if name in by_place else _decided(name, powers, grows[key]) for name in powers}
-    return found
+        open_ends = uneven & blocks[key]
+        found[key] = {name: None if name in open_ends else _decided(name, powers, grows[key]) for name in powers}
+    return found, {name: sqrt(square) for name, (square, _) in first.items()}
 
 
 def _error(count: int, other: int) -> float:
@@ -90,18 +95,21 @@ def _error(count: int, other: int) -> float:
     return STANDARD_ERRORS * sqrt(1 / count + 1 / other)
 
 
-def _uneven(measured: Mapping[str, tuple[float, int]]) -> set[str]:
-    """Return the parameters whose size differs from that of their counterparts in other blocks."""
-    peers: dict[str, list[str]] = {}
-    for name in measured:
-        peers.setdefault(re.sub(r"\d+", "*", name), []).append(name)
-    found: set[str] = set()
-    for names in peers.values():
+def _alike(
+    measured: Mapping[str, tuple[float, int]], peers: Iterable[list[str]]
+) -> tuple[dict[str, tuple[float, int]], set[str]]:
+    """Pool what differs by its place only and has one size; returns the names of what has not, as well."""
+    found, uneven = dict(measured), set[str]()
+    for names in peers:
         by_size = sorted(names, key=lambda name: measured[name][0])
         (low, count), (high, other) = measured[by_size[0]], measured[by_size[-1]]
         if low != high and (not low or log(high / low) / 2 > _error(count, other)):
-            found |= set(names)
-    return found
+            uneven |= set(names)
+        else:
+            total = sum(measured[name][1] for name in names)
+            mean = sum(measured[name][0] * measured[name][1] for name in names) / total
+            found |= dict.fromkeys(names, (mean, total))
+    return found, uneven
 
 
 def _decided(name: str, powers: Mapping[str, list[float]], grows: set[str]) -> float | None:

@@ -124,7 +124,8 @@ class Plan:
             base = self.initial.get(row.name, 0.0)
             if not size or not base or row.init_mult is None:
                 continue
-            error = STANDARD_ERRORS * count**-0.5 + 0.05
+            in_base = count / (row.fan_in_ratio * row.fan_out_ratio)
+            error = STANDARD_ERRORS * (1 / count + 1 / in_base) ** 0.5 + 0.05
             wanted = base * row.init_ratio
             own = wanted / row.init_mult
             if abs(log(size / own)) > error:

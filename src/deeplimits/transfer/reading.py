@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer import branches, checks, depth_factors, initial
 from deeplimits.transfer.branches import Ends
-from deeplimits.transfer.inputs import call, example
+from deeplimits.transfer.copies import copies
+from deeplimits.transfer.inputs import example
 from deeplimits.transfer.logits import Mended, factors, mend
 from deeplimits.transfer.matching import listed
 from deeplimits.transfer.names import bare
-from deeplimits.transfer.products import Product, Products
 from deeplimits.transfer.rule import Rule
+from deeplimits.transfer.seen import Seen, bare_meta, seen
 from deeplimits.transfer.survey import Parameter, survey
 from deeplimits.transfer.trial import Trial
-from deeplimits.transfer.uses import Watch
 
-_FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError)
 _UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
-
-
-@dataclass
-class Seen:
-    """A forward pass that was watched.
-
-    Attributes:
-        watch: how it uses parameters; None where it could not be run.
-        products: its products of activations, as far as it came.
-        choices: how many experts are chosen by each `topk`.
-        failed: why it could not be run.
-    """
-
-    watch: Watch | None
-    products: Sequence[Product]
-    choices: Sequence[int]
-    failed: str = ""
 
 
 @dataclass
@@ -129,8 +109,10 @@ def read(
     for model in (small, large):
         checks.readable(model)
     inputs = example(small, inputs)
-    real = small if build is None or sizes is None else initial.materialised(build, sizes[0], seed)
-    base, target = _seen(small, inputs, real), _seen(large, inputs)
+    survey(small, large)
+    family = None if build is None or sizes is None else copies(build, *sizes, small, inputs)
+    real = small if family is None else family.real(seed)
+    base, target = seen(small, inputs, real), seen(large, inputs)
     rows = survey(small, large, base.watch)
     checks.same_uses(rows, base.watch, target.watch)
     checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
@@ -138,16 +120,15 @@ def read(
     _check_depth(rule, rows)
     found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
     found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
-    empty = _bare_meta(real)
-    sized = {} if empty else initial.sizes(real)
-    found.first = {row.name: sized[row.base_name][0] for row in rows if sized}
-    doubled = {} if build is None or sizes is None else _doubled(build, small, sizes)
-    if build is not None and sizes is not None:
-        found.own = _own(build, sizes, rows, doubled, seed)
+    if family is not None:
+        found.own, found.first = family.laws(rows, seed)
+    elif not bare_meta(real):
+        sized = initial.sizes(real)
+        found.first = {row.name: sized[row.base_name][0] for row in rows}
     needs = _Needs(rule, rows, base, target)
     if not any((needs.blocks, needs.tied, needs.lacking)):
         return found
-    if empty:
+    if bare_meta(real):
         why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
         raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
     trial = Trial(real, inputs, seed)
@@ -156,8 +137,8 @@ def read(
     found.tied_width = max((float(r.fan_out_ratio) for r in rows if r.base_name in needs.tied), default=1.0)
     found.logits = mend(trial, needs.lacking, base.products)
     found.notes += found.logits.notes
-    if build is not None and sizes is not None and needs.blocks:
-        found.done = depth_factors.of_build(build, sizes[0], doubled, trial, outer, seed)
+    if family is not None and needs.blocks:
+        found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, outer, seed)
     elif needs.blocks:
         found.done = depth_factors.of_numbers(trial, large, rows, outer)
         found.notes.append(_UNSEEN)
@@ -174,90 +155,12 @@ class _Needs:
         self.lacking = factors(base.products, target.products) if rule.readout_multiplier else {}
 
 
-def _seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
-    """Watch a forward pass on the meta device; where values decide what it does, on the real model."""
-    seen = Seen(None, (), ())
-    for dtype in (None, torch.bfloat16):  # some operations exist in bfloat16 only
-        twin = _without_values(model).to(dtype)
-        watch, products = Watch(twin), Products(twin)
-        try:
-            with torch.no_grad(), watch, products:
-                call(twin, inputs)
-            return Seen(watch, products.found, products.choices)
-        except _FAILURES as error:
-            if not seen.failed:
-                words = str(error).splitlines()
-                seen = Seen(
-                    None, products.found, products.choices, f"{type(error).__name__}: {words[0] if words else ''}"
-                )
-    if real is None or _bare_meta(real):
-        return seen
-    training = real.training
-    watch, products = Watch(real.eval()), Products(real)
-    try:
-        with torch.no_grad(), watch, products:
-            call(real, inputs)
-        return Seen(watch, products.found, products.choices)
-    except _FAILURES as error:
-        why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
-        raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
-    finally:
-        real.train(training)
-
-
-def _without_values(model: nn.Module) -> nn.Module:
-    """Return a copy on the meta device; no value is copied, however large the model."""
-    tensors = [*model.parameters(), *model.buffers()]
-    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
-    for p in model.parameters():
-        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
-    return copy.deepcopy(model, empty).eval()
-
-
-def _bare_meta(model: nn.Module) -> bool:
-    return any(parameter.is_meta for parameter in model.parameters())
-
-
 def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
     changed = next((row for row in rows if row.depth_ratio != 1), None)
     if changed is not None and rule.alpha is None and not rule.any_depth:
         times = f"{changed.stack} is {float(changed.depth_ratio):g} times as long"
         why = f"the depth changes ({times}) and rule {rule.name!r} has no depth part"
         raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
-
-
-def _doubled(
-    build: Callable[..., nn.Module], small: nn.Module, sizes: tuple[dict[str, int], dict[str, int]]
-) -> dict[str, list[Parameter]]:
-    """Return {size that changes: what changes where it is doubled}."""
-    base, target = sizes
-    found = {}
-    for key in (key for key in base if base[key] != target[key]):
-        try:
-            found[key] = survey(small, initial.on_meta(build, {**base, key: 2 * base[key]}))
-        except InputError as error:
-            if "same width" not in error.why:
-                raise
-            why = f"doubling {key} changes nothing: build ignores it, or its blocks share their weights"
-            fix = f"use {key} in the build function, or leave it out of base and target"
-            raise InputError("transfer", why, fix) from None
-    return found
-
-
-def _own(
-    build: Callable[..., nn.Module],
-    sizes: tuple[dict[str, int], dict[str, int]],
-    rows: Sequence[Parameter],
-    doubled: Mapping[str, Sequence[Parameter]],
-    seed: int,
-) -> dict[str, float | None]:
-    matches = {key: {row.name: row.base_name for row in pairs} for key, pairs in doubled.items()}
-    grows = {
-        key: {row.base_name for row in pairs if row.fan_in_ratio != 1 or row.fan_out_ratio != 1}
-        for key, pairs in doubled.items()
-    }
-    powers = initial.exponents(build, sizes[0], matches, grows, seed)
-    return {row.name: initial.extrapolated(*sizes, powers, row.base_name) for row in rows}
 
 
 def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
