@@ -109,12 +109,13 @@ def read(
     for model in (small, large):
         checks.readable(model)
     inputs = example(small, inputs)
-    survey(small, large)
+    base, target = seen(small, inputs), seen(large, inputs)
+    checks.same_uses(survey(small, large, base.watch), base.watch, target.watch)
     family = None if build is None or sizes is None else copies(build, *sizes, small, inputs)
     real = small if family is None else family.real(seed)
-    base, target = seen(small, inputs, real), seen(large, inputs)
+    if base.watch is None:
+        base = seen(small, inputs, real)
     rows = survey(small, large, base.watch)
-    checks.same_uses(rows, base.watch, target.watch)
     checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
     checks.fixed_matrices(rows, fixed)
     _check_depth(rule, rows)
