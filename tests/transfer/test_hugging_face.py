@@ -102,6 +102,83 @@ def test_constant_initial_values_fall_with_width():
     assert row.init_mult == pytest.approx(2**-0.5)
 
 
+def grown_heads(family):
+    """Four heads at every width: their size grows."""
+
+    def make(width, depth):
+        own = settings(family, width, depth)
+        own |= {key: 4 for key in ("num_attention_heads", "n_head") if key in own}
+        own |= {"num_key_value_heads": 2} if "num_key_value_heads" in own else {}
+        own |= {"head_dim": width // 4} if "head_dim" in own else {}
+        return transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**own))
+
+    return make
+
+
+# family: (what carries the factor of the logits in a layer, the factor: sqrt(8 / 32), or 8 / 32 for a constant scale)
+HEADS = {
+    "Llama": ({"self_attn.q_proj.weight"}, 1 / 2),
+    "Qwen2": ({"self_attn.q_proj.weight", "self_attn.q_proj.bias"}, 1 / 2),
+    "Olmo2": ({"self_attn.q_norm.weight"}, 1 / 2),
+    "Qwen3": ({"self_attn.q_norm.weight"}, 1 / 2),
+    "Gemma2": ({"self_attn.q_proj.weight"}, 1 / 4),
+    "GPT2": ({"attn.scaling"}, 32**-0.5 / 2),
+    "GPTNeoX": ({"attention.scaling"}, 32**-0.5 / 2),
+}
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_heads_that_grow_in_size(family):
+    carriers, factor = HEADS[family]
+    plan = dl.transfer(
+        grown_heads(family), base={"width": 32, "depth": 2}, target={"width": 128, "depth": 2}, rule="mup"
+    )
+    folded = {inner(row.name): row.logits_factor for row in plan.rows if row.logits_factor != 1}
+    held = {inner(name): value for name, value in plan.scales.items()}
+    assert {name: value for name, value in (folded | held).items()} == pytest.approx(dict.fromkeys(carriers, factor))
+    assert "attention: 4 heads of 8 become 4 of 32" in plan.notes
+
+
+def test_keys_that_more_queries_share():
+    def make(width, depth):
+        own = {**settings("Llama", width, depth), "num_key_value_heads": 2}
+        return transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**own))
+
+    plan = dl.transfer(make, base={"width": 32, "depth": 2}, target={"width": 64, "depth": 2}, rule="mup")
+    said = {inner(row.name) for row in plan.rows if "not claimed: 2 queries share a key" in row.reason}
+    assert said == {"self_attn.k_proj.weight", "self_attn.v_proj.weight"}
+
+
+def deepseek(width, depth):
+    """The first layer dense, the others with experts: two kinds of blocks in one list; low-rank queries and keys."""
+    own = settings("Llama", width, depth) | {"q_lora_rank": width, "kv_lora_rank": width, "v_head_dim": 8}
+    own |= {"qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1}
+    own |= {"num_key_value_heads": width // 8, "topk_group": 1, "moe_intermediate_size": width}
+    own |= {"first_k_dense_replace": 1}
+    return transformers.AutoModelForCausalLM.from_config(transformers.DeepseekV3Config(**own))
+
+
+def test_kinds_of_blocks_in_one_list():
+    plan = dl.transfer(deepseek, base={"width": 32, "depth": 3}, target={"width": 64, "depth": 5})
+    assert {row.depth_ratio for row in plan.rows if ".layers.0." in row.name} == {1.0}
+    assert {row.depth_ratio for row in plan.rows if ".layers.4." in row.name} == {2.0}
+    ends = {row.name.split(".", 3)[3] for row in plan.rows if row.branch_output}
+    assert ends == {"self_attn.o_proj.weight", "mlp.experts.down_proj", "mlp.shared_experts.down_proj.weight"}
+
+
+@pytest.mark.parametrize("family", ["Gemma3Text", "Cohere2", "SmolLM3"])
+def test_blocks_that_differ_by_their_place(family):
+    """Local and global attention, positions or none, by the layer's number: compared where they do the same."""
+
+    def make(width, depth):
+        own = settings("Llama", width, depth) | {"head_dim": 8}
+        return transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**own))
+
+    plan = dl.transfer(make, base={"width": 32, "depth": 4}, target={"width": 64, "depth": 8})
+    assert sum(row.branch_output for row in plan.rows) == 16
+    assert {row.forward_alpha for row in plan.rows} == {0.0}
+
+
 def test_post_norm_is_refused():
     with pytest.raises(dl.DeepLimitsError, match="not the identity at zero parameters: its stream passes a norm"):
         dl.transfer(build("Bert"), **SIZES)

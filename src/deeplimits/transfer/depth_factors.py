@@ -120,7 +120,7 @@ def _agreed(measured: Mapping[str, list[float]]) -> Powers:
             raise InputError(
                 "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
             )
-    return {head: round(by_list[list_of(head)][0], 6) for head in measured}
+    return {head: round(by_list[list_of(head)][0], 6) + 0.0 for head in measured}
 
 
 def _fill(deep: nn.Module, pairs: Sequence[Parameter], match: Mapping[str, str], trial: Trial) -> None:
