@@ -8,7 +8,7 @@ import pytest
 import deeplimits as dl
 from deeplimits.claims import rajbhandari_2021_zero_infinity as claim
 from deeplimits.claims.claim import UNDECIDED, judge
-from deeplimits.claims.zero_stages import alone
+from deeplimits.claims.zero_stages import alone, planned
 
 
 def test_without_deepspeed(monkeypatch):
@@ -22,7 +22,7 @@ def test_without_deepspeed(monkeypatch):
 
 
 def test_the_model_trains():
-    losses = alone(12)
+    losses = alone(planned(), 12)
     assert losses[-1] < 0.95 * losses[0]
 
 
@@ -34,4 +34,4 @@ def test_a_process_that_ends_early_is_told(monkeypatch):
         lambda command, **settings: stop([sys.executable, "-c", "raise SystemExit('no engine')"], **settings),
     )
     with pytest.raises(dl.DeepLimitsError, match="did not run: no engine"):
-        claim._trained(claim.Sizes(2, (0,), 1))
+        claim._trained(claim.Sizes(2, (0,), 1), planned())

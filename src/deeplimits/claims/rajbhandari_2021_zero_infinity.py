@@ -10,13 +10,16 @@ import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deeplimits.claims import agreement
 from deeplimits.claims.claim import UNDECIDED, Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.errors import DeepLimitsError
 from deeplimits.plane.record import Estimate
+
+if TYPE_CHECKING:
+    from deeplimits.transfer.plan import Plan
 
 HEADLINE = "parameters not shown to keep learning rate, decay and epsilon, stage 3"
 SECONDS = 600
@@ -37,14 +40,15 @@ def engines(sizes: Sizes) -> Measured:
     with one_thread():
         from deeplimits.claims.zero_stages import alone, planned
 
-        losses = alone(sizes.steps)
+        plan = planned()
+        losses = alone(plan, sizes.steps)
     x = [float(step) for step in range(sizes.steps)]
     curves = [Curve("torch alone", x, predicted=losses)]
     if find_spec("deepspeed") is None:
         test = "DeepSpeed is not installed here: pip install 'deeplimits[deepspeed]' and run the claim again"
-        count = float(len(planned().rows))
+        count = float(len(plan.rows))
         return Measured([Part(HEADLINE, 0.0, count, None, test, UNDECIDED, paper=False)], [_panel(curves)])
-    found = _trained(sizes)
+    found = _trained(sizes, plan)
     parts = []
     for stage, one in found["stages"].items():
         parts += _parts(int(stage), one, losses, sizes.steps, f"DeepSpeed {found['version']}")
@@ -77,10 +81,11 @@ def _parts(stage: int, one: dict[str, Any], losses: list[float], steps: int, ver
     ]  # fmt: skip
 
 
-def _trained(sizes: Sizes) -> dict[str, Any]:
+def _trained(sizes: Sizes, plan: Plan) -> dict[str, Any]:
     """Return what the processes found; none is left behind."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
+        plan.save(place / "plan.json")
         running = [_started(place, rank, sizes) for rank in range(sizes.processes)]
         try:
             for process in running:

@@ -1,7 +1,7 @@
 """One of the processes that train a planned model under DeepSpeed: what each ZeRO stage does to parameter groups.
 
 It runs as a program of its own, `python -m deeplimits.claims.zero_stages FOLDER RANK WORLD STEPS STAGE...`, because
-DeepSpeed takes over torch.distributed; the first process writes `found.json` into the folder.
+DeepSpeed takes over torch.distributed; the folder holds `plan.json`, and the first process writes `found.json` there.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ def loss_of(model: Any, step: int) -> torch.Tensor:
     return nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
-def alone(steps: int) -> list[float]:
+def alone(plan: Plan, steps: int) -> list[float]:
     """Return the losses of torch's AdamW with the plan's groups, without DeepSpeed."""
-    plan = planned()
     model = fresh(plan)
     optimizer, losses = torch.optim.AdamW(groups_of(plan, model)), []
     for step in range(steps):
@@ -137,7 +136,7 @@ def main(folder: Path, rank: int, world: int, steps: int, stages: list[int]) -> 
     place = f"file://{folder / 'rendezvous'}"
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=world, timeout=timedelta(seconds=SECONDS))
     deepspeed.init_distributed("gloo")
-    plan = planned()
+    plan = Plan.load(folder / "plan.json")
     found = {str(number): stage(plan, number, steps, folder) for number in stages}
     if rank == 0:
         (folder / "found.json").write_text(json.dumps({"version": deepspeed.__version__, "stages": found}))
