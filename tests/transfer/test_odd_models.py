@@ -147,6 +147,27 @@ def test_a_tied_readout_without_a_norm_is_refused():
     assert "untie the readout" in caught.value.fix
 
 
+class Scaled(Gpt):
+    """A tied readout whose logits are divided by a number, without a gain before it."""
+
+    def __init__(self, width, depth):
+        super().__init__(width, depth, tied=True, heads=width // 8)
+        self.norm, self.logits_scaling = nn.LayerNorm(width, elementwise_affine=False), 2.0
+
+    def forward(self, x):
+        return super().forward(x) / self.logits_scaling
+
+
+def test_a_tied_readout_may_be_scaled_by_a_number():
+    """Tensor Programs V, Table 8: the table is an input, and the readout has 1/m in the forward pass."""
+    plan = dl.transfer(Scaled, base=BASE, target=TARGET)
+    assert plan.scales == {"logits_scaling": 4.0}
+    assert (plan["words.weight"].role, plan["words.weight"].lr_mult, plan["words.weight"].init_mult) == ("input", 1, 1)
+    model = Scaled(**TARGET)
+    plan.apply(model, initial=True)
+    assert model.logits_scaling == 4.0
+
+
 def draw(width, depth, law):
     model = Mlp(width, depth)
     for name, p in model.named_parameters():

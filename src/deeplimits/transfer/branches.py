@@ -130,7 +130,8 @@ def last_gains(trial: Trial, tables: Iterable[str]) -> Ends:
         twice = trial.output()
     if not silent or not trial.equal(twice, 2 * once):
         why = f"the readout is tied to {', '.join(sorted(tables))}, and no norm before it can carry its factor 1/width"
-        raise InputError("transfer", why, "untie the readout, or end the model in a norm with a gain")
+        fix = "untie the readout, end the model in a norm with a gain, or divide its logits by a number that it holds"
+        raise InputError("transfer", why, fix)
     return {bare(name): trial.null[name] for name in names}
 
 

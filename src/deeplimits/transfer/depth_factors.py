@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from math import log
 
 import torch
@@ -88,22 +87,12 @@ def of_numbers(trial: Trial, target: nn.Module, rows: Sequence[Parameter], outer
         for name, value in vars(module).items():
             other = getattr(modules.get(path), name, value)
             if isinstance(value, float) and isinstance(other, float) and value != other:
-                with _held(module, name, other):
+                with trial.held(module, name, other):
                     after = steps(trial.model, trial.inputs, blocks, {head: s.given for head, s in before.items()})
                 for head, row in blocks.items():
                     ratio = _ratio(trial, before[head], after[head], head in outer)
                     measured[head][0] -= log(ratio or 1.0) / log(row.depth_ratio)
     return _agreed(measured)
-
-
-@contextmanager
-def _held(module: nn.Module, name: str, value: float):
-    own = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, own)
 
 
 def _agreed(measured: Mapping[str, list[float]]) -> Powers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -148,15 +147,6 @@ def _numbers(model: nn.Module, product: Product) -> Iterable[tuple[str, str]]:
 def _scales(trial: Trial, place: int, number: tuple[str, str]) -> bool:
     """Say whether twice the number, with half the query, changes nothing."""
     once = trial.output()
-    with _doubled(trial.model.get_submodule(number[0]), number[1]):
+    module = trial.model.get_submodule(number[0])
+    with trial.held(module, number[1], _TWICE * getattr(module, number[1])):
         return _same(trial, place, once)
-
-
-@contextmanager
-def _doubled(module: nn.Module, name: str):
-    value = getattr(module, name)
-    setattr(module, name, _TWICE * value)
-    try:
-        yield
-    finally:
-        setattr(module, name, value)

@@ -16,6 +16,7 @@ from deeplimits.transfer.inputs import example
 from deeplimits.transfer.logits import Mended, factors, mend
 from deeplimits.transfer.matching import listed
 from deeplimits.transfer.names import bare
+from deeplimits.transfer.readout import carriers
 from deeplimits.transfer.rule import Rule
 from deeplimits.transfer.seen import Seen, bare_meta, seen
 from deeplimits.transfer.survey import Parameter, survey
@@ -66,7 +67,7 @@ class Reading:
         }
 
     def scales(self, target: nn.Module) -> dict[str, float]:
-        """Return {"module.attribute" of the target: its value}, for numbers that carry the factor of logits.
+        """Return {"module.attribute" of the target: its value}, for numbers that carry a factor of logits.
 
         Args:
             target: the model that will be trained.
@@ -74,10 +75,9 @@ class Reading:
         found = {}
         for place, factor in self.logits.attributes.items():
             path, _, attribute = place.rpartition(".")
-            for row in self.rows:
-                if row.base_name.startswith(f"{path}."):
-                    own = row.name[: len(row.name) - len(row.base_name) + len(path)]
-                    found[f"{own}.{attribute}"] = getattr(target.get_submodule(own), attribute) * factor
+            held = [row for row in self.rows if path and row.base_name.startswith(f"{path}.")]
+            for own in {row.name[: len(row.name) - len(row.base_name) + len(path)] for row in held} or {path}:
+                found[f"{own}.{attribute}".lstrip(".")] = getattr(target.get_submodule(own), attribute) * factor
         return found
 
 
@@ -134,9 +134,11 @@ def read(
         raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
     trial = Trial(real, inputs, seed)
     found.ends, outer = branches.outputs(trial, needs.blocks)
-    found.gains = branches.last_gains(trial, needs.tied) if needs.tied else {}
-    found.tied_width = max((float(r.fan_out_ratio) for r in rows if r.base_name in needs.tied), default=1.0)
     found.logits = mend(trial, needs.lacking, base.products)
+    if needs.tied:
+        found.tied_width = max((float(row.fan_out_ratio) for row in rows if row.base_name in needs.tied), default=1.0)
+        found.gains, numbers = carriers(trial, needs.tied, found.tied_width)
+        found.logits.attributes |= numbers
     found.notes += found.logits.notes
     if family is not None and needs.blocks:
         found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, outer, seed)

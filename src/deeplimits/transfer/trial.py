@@ -72,6 +72,17 @@ class Trial:
                 for name, value in kept.items():
                     self.own[name].copy_(value)
 
+    @staticmethod
+    @contextmanager
+    def held(module: nn.Module, attribute: str, value: float):
+        """Hold a number of a module at a value."""
+        own = getattr(module, attribute)
+        setattr(module, attribute, value)
+        try:
+            yield
+        finally:
+            setattr(module, attribute, own)
+
     def twice(self, name: str) -> torch.Tensor:
         """Return a parameter twice as far from where it is off."""
         return 2 * self.own[name] - self.null[name]
