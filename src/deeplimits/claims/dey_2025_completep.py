@@ -36,6 +36,7 @@ class Row:
         rates: {rule: base-2 logarithms of the base's learning rates}.
         drifts: bars; rules whose best learning rate falls by at least so many octaves.
         span: under the other rules it stays within so many octaves.
+        seeds: number of initial values and orders of the data; more where optima are flat.
         ratio: bounds of the loss at the largest size over that of the base: from below for the standard rule, from
             above for the others.
     """
@@ -43,33 +44,32 @@ class Row:
     sizes: tuple[Size, ...]
     rates: dict[str, Rates]
     drifts: dict[str, float]
+    seeds: int = 3
     span: float = 0.75
     ratio: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The rows, and how many seeds."""
+    """The rows."""
 
-    seeds: int
     width: Row
     depth: Row
     joint: Row
 
 
-def transfers(row: Row, seeds: int, done: Callable[[str], None] = lambda name: None) -> dict[str, Transfer]:
+def transfers(row: Row, done: Callable[[str], None] = lambda name: None) -> dict[str, Transfer]:
     """Return {rule: its learning-rate curves}, every learning rate and seed of a size trained side by side.
 
     Args:
-        row: sizes and rules.
-        seeds: number of initial values and orders of the data.
+        row: sizes, rules and seeds.
         done: called with each rule that is finished.
     """
     base, found = row.sizes[0], {}
     for name, rates in row.rates.items():
         losses = []
         for size in row.sizes:
-            losses.append(_losses(base, size, _rule(name), rates, range(7000, 7000 + seeds)))
+            losses.append(_losses(base, size, _rule(name), rates, range(7000, 7000 + row.seeds)))
         named = [{"width": width, "depth": depth} for width, depth in row.sizes]
         words = f"{TRAINING.steps} steps, {TRAINING.warmup} of them warm-up, then linearly to zero"
         found[name] = summarise(NAMES[name], named, rates, np.array(losses), row.span, schedule=words)
@@ -106,8 +106,8 @@ def _rule(name: str) -> Rule:
     return replace(get(name), name="mup at any depth", any_depth=True) if name == "mup" else get(name)
 
 
-def _measured(row: Row, seeds: int, where: str) -> Measured:
-    found = transfers(row, seeds)
+def _measured(row: Row, where: str) -> Measured:
+    found = transfers(row)
     parts: list[Part] = []
     for name, one in found.items():
         title = f"{where}, {NAMES[name]}"
@@ -126,17 +126,17 @@ def _measured(row: Row, seeds: int, where: str) -> Measured:
 
 def width(sizes: Sizes) -> Measured:
     """Measure the best learning rates as the width grows."""
-    return _measured(sizes.width, sizes.seeds, "width")
+    return _measured(sizes.width, "width")
 
 
 def depth(sizes: Sizes) -> Measured:
     """Measure the best learning rates, and the losses there, as the depth grows."""
-    return _measured(sizes.depth, sizes.seeds, "depth")
+    return _measured(sizes.depth, "depth")
 
 
 def joint(sizes: Sizes) -> Measured:
     """Measure the best learning rates as width and depth grow together, and which rule ends lowest."""
-    made = _measured(sizes.joint, sizes.seeds, "width and depth together")
+    made = _measured(sizes.joint, "width and depth together")
     panels = {name: panel for name, panel in zip(sizes.joint.rates, made.panels, strict=True)}
     lowest = {name: _lowest(panel) for name, panel in panels.items()}
     margin = min(value for name, value in lowest.items() if name != "completep") - lowest["completep"]
@@ -196,11 +196,11 @@ def _powers(low: int, high: int) -> Rates:
 
 
 FULL = Sizes(
-    3,
     Row(
         ((32, 2), (64, 2), (128, 2), (256, 2)),
         {"sp": _powers(-10, -3), "mup": _powers(-8, -2)},
         {"sp": 2.0},
+        seeds=8,
     ),
     Row(
         ((32, 4), (32, 16), (32, 64)),
@@ -215,7 +215,6 @@ FULL = Sizes(
     ),
 )
 REDUCED = Sizes(
-    3,
     Row(((32, 2), (128, 2)), {"sp": _powers(-8, -3), "mup": _powers(-6, -3)}, {"sp": 1.0}),
     Row(
         ((32, 4), (32, 16)),
@@ -233,7 +232,7 @@ CLAIM = Claim(
     ),
     source="dey-2025-completep",
     headline=HEADLINE,
-    steps=(Step("width", width, 20.0), Step("depth", depth, 30.0), Step("joint", joint, 120.0)),
+    steps=(Step("width", width, 75.0), Step("depth", depth, 60.0), Step("joint", joint, 130.0)),
     full=FULL,
     reduced=REDUCED,
 )
