@@ -8,6 +8,7 @@ from torch import nn
 
 import deeplimits as dl
 from tests.transfer.models import Block, Gpt, Mlp
+from tests.transfer.test_gains import sandwiches
 
 BASE, TARGET = {"width": 32, "depth": 4}, {"width": 64, "depth": 8}
 X = torch.linspace(-1, 1, 60).reshape(5, 12)
@@ -200,3 +201,32 @@ def test_every_law_of_initial_values_ends_at_the_same_sizes(law, instances):
         old, new = own[f"{name.replace('5', '2')}.weight"], target.get_parameter(f"{name}.weight")
         error = 5 * (0.5 / old.numel() + 0.5 / new.numel()) ** 0.5 * (1 if instances else 2)
         assert float((new.std() / old.std()).detach()) == pytest.approx(ratio, rel=error)
+
+
+def test_two_instances_are_applied_once():
+    """With values on both sides the target's own sizes are known to the plan; gains 1 + w are shifted once."""
+    plan = dl.transfer(draw(**TARGET, law="constant"), base=draw(**BASE, law="constant"))
+    row = plan["blocks.5.up.weight"]
+    assert row.init_mult == pytest.approx(2**-0.5, rel=5 * (0.5 / 2048 + 0.5 / 8192) ** 0.5)
+    model = draw(**TARGET, law="constant")
+    plan.apply(model, initial=True)
+    with pytest.raises(dl.DeepLimitsError, match="already have the planned initial size"):
+        plan.apply(model, initial=True)
+    deep = {"base": sandwiches(False)(32, 4), "target": sandwiches(False)(32, 8)}
+    with torch.device("meta"):
+        empty = sandwiches(False)(32, 8)
+    other = dl.transfer(empty, base=deep["base"])
+    other.apply(deep["target"], initial=True)
+    assert deep["target"].blocks[3].after.weight.detach().unique().tolist() == [-1 / 2]
+    with pytest.raises(dl.DeepLimitsError, match="already have the planned initial size"):
+        other.apply(deep["target"], initial=True)
+
+
+def test_a_base_without_values_has_no_sizes():
+    with torch.device("meta"):
+        small, large = Mlp(32, 4), Mlp(64, 4)
+    plan = dl.transfer(large, base=small, rule="mup")
+    model = Mlp(64, 4)
+    assert {g["lr"] for g in plan.param_groups(model, lr=1.0)} == {1.0, 0.5}
+    with pytest.raises(dl.DeepLimitsError, match="the base was on the meta device"):
+        plan.apply(model, initial=True)

@@ -114,6 +114,8 @@ class Plan:
     def _multiplier(self, row: Row, size: float) -> float:
         if row.init_mult is not None:
             return row.init_mult
+        if not self.initial:
+            raise InputError("plan.apply", "the base was on the meta device, without values", "plan with a real base")
         wanted = self.initial.get(row.name, 0.0) * row.init_ratio
         return wanted / size if size and wanted else 1.0
 
@@ -123,6 +125,7 @@ class Plan:
             size, count = measured[row.name]
             base = self.initial.get(row.name, 0.0)
             if not size or not base or row.init_mult is None:
+                carry += [row.name] if row.init_shift and size and not base else []  # a gain 1 + w starts from 0
                 continue
             in_base = count / (row.fan_in_ratio * row.fan_out_ratio)
             error = STANDARD_ERRORS * (1 / count + 1 / in_base) ** 0.5 + 0.05

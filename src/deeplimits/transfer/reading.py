@@ -126,6 +126,8 @@ def read(
     elif not bare_meta(real):
         sized = initial.sizes(real)
         found.first = {row.name: sized[row.base_name][0] for row in rows}
+        own = {} if bare_meta(large) else initial.sizes(large)
+        found.own = {name: size / found.first[name] for name, (size, _) in own.items() if size and found.first[name]}
     needs = _Needs(rule, rows, base, target)
     if not any((needs.blocks, needs.tied, needs.lacking)):
         return found
