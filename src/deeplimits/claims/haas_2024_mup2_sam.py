@@ -35,8 +35,8 @@ class Sizes:
     edges: tuple[tuple[int, ...], int, int]
     sweep: tuple[tuple[int, int], ...]
     steps: int
-    log2_rates: tuple[float, ...]
-    log2_radii: tuple[float, ...]
+    rates: tuple[float, ...]
+    radii: tuple[float, ...]
 
 
 @cache
@@ -111,14 +111,15 @@ def perturbations(sizes: Sizes) -> Measured:
             note="derived; the readout's effect then grows as width^1/2, and training bears no such radius",
         ),
     ]  # fmt: skip
-    x, curves = [float(width) for width in sizes.widths], []
+    x, panels = [float(width) for width in sizes.widths], []
     for kind, expected in PREDICTED.items():
+        curves = []
         for name, power, of in zip(LAYERS, expected, means[kind], strict=True):
             line = [of[-1].value * (width / x[-1]) ** power for width in x]
-            label = f"{name}, {'by layer' if kind == SCALED else 'one radius'}"
-            curves.append(Curve(label, x, [m.value for m in of], [m.error for m in of], line))
-    title = "What a layer's own perturbation does to its output"
-    return Measured(parts, [Panel(title, "width n", "root mean square", curves, y_scale="log")])
+            curves.append(Curve(f"{name}; line: n^{power:g}", x, [m.value for m in of], [m.error for m in of], line))
+        title = f"Perturbation effects, {'scales by layer' if kind == SCALED else 'one radius'}"
+        panels.append(Panel(title, "width n", "root mean square", curves, y_scale="log"))
+    return Measured(parts, panels)
 
 
 @cache
@@ -204,8 +205,8 @@ def radii(sizes: Sizes) -> Measured:
 def sweep(sizes: Sizes) -> Measured:
     """Find the best learning rate and radius on a grid of octaves, on held-out digits."""
     _, _, x, y = noisy()
-    shape = len(sizes.log2_rates), len(sizes.log2_radii)
-    places = np.array([(rate, radius) for rate in sizes.log2_rates for radius in sizes.log2_radii])
+    shape = len(sizes.rates), len(sizes.radii)
+    places = np.log2([(rate, radius) for rate in sizes.rates for radius in sizes.radii])
     best: dict[str, list[np.ndarray]] = {PLAIN: [], SCALED: []}
     tables: dict[str, list[np.ndarray]] = {PLAIN: [], SCALED: []}
     for kind, (width, networks) in ((kind, at) for kind in best for at in sizes.sweep):
@@ -226,7 +227,7 @@ def sweep(sizes: Sizes) -> Measured:
     panels = []
     for kind, short in ((SCALED, "scales by layer"), (PLAIN, "one radius")):
         curves = [
-            Curve(f"width {width}", [2.0**r for r in sizes.log2_radii], [float(v) for v in table.min(0)])
+            Curve(f"width {width}", list(sizes.radii), [float(v) for v in table.min(0)])
             for (width, _), table in zip(sizes.sweep, tables[kind], strict=True)
         ]
         title = f"Loss at the best learning rate, {short}"
@@ -236,7 +237,7 @@ def sweep(sizes: Sizes) -> Measured:
 
 def _note(best: list[np.ndarray], tables: list[np.ndarray], sizes: Sizes) -> str:
     return "; ".join(
-        f"width {width}: rate 2^{at[0]:g}, radius 2^{at[1]:g}, loss {table.min():.3f}"
+        f"width {width}: rate {2 ** at[0]:g}, radius {2 ** at[1]:g}, loss {table.min():.3f}"
         for (width, _), at, table in zip(sizes.sweep, best, tables, strict=True)
     )
 
@@ -256,8 +257,8 @@ CLAIM = Claim(
         ((64, 128, 256, 512), 6, 40),
         ((64, 16), (128, 8), (256, 4), (512, 2)),
         100,
-        (-2.0, -1.0, 0.0),
-        (-3.25, -2.25, -1.25, -0.25),
+        (0.25, 0.5, 1.0),
+        (0.1, 0.2, 0.4, 0.8),
     ),
-    reduced=Sizes((64, 128, 256), 8, ((64, 128), 2, 10), ((64, 2), (128, 2)), 10, (-2.0, 0.0), (-3.0, -1.0)),
+    reduced=Sizes((64, 128, 256), 8, ((64, 128), 2, 10), ((64, 2), (128, 2)), 10, (0.25, 1.0), (0.1, 0.4)),
 )
