@@ -29,7 +29,8 @@ TABLE = {
     "NTK, rate n^-1/2": abc([0, 0.5, 0.5], [0, 0, 0], 0.5),
     "standard, rate n^-1/2": abc([0, 0, 0], [0, 0.5, 0.5], 0.5),
 }
-SHOWN = {"muP": "μP", "NTK": "NTK", "standard, rate 1/n": "standard, 1/n", "NTK, rate n^-1/2": "NTK, n⁻¹ᐟ²"}
+SHOWN = {"muP": "μP", "NTK": "NTK", "standard, rate 1/n": "standard, 1/n", "NTK, rate n^-1/2": "NTK, 1/√n"}
+POWERS = {0.0: "1", 0.5: "1/√n", 1.0: "1/n"}
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def table(sizes: Sizes) -> Measured:
         )  # fmt: skip
         right += regime(feature.value, output.value) == kind.regime
         if name in SHOWN:
-            curves.append(_curve(f"{SHOWN[name]}; line: n^{0 - kind.r:g}", sizes.widths, values[:, :, 0], -kind.r))
+            curves.append(_curve(f"{SHOWN[name]}; line: {POWERS[kind.r]}", sizes.widths, values[:, :, 0], -kind.r))
     parts.append(
         agreement.equal(
             "parametrizations whose measured exponents give the class of the table", len(TABLE), right, 0.0,
