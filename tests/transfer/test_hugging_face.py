@@ -90,6 +90,13 @@ def test_gains_of_one_plus_w():
     assert gain.detach().unique().tolist() == [-0.5]
 
 
+def test_numbers_that_grow_with_the_width_are_said():
+    """Gemma multiplies embeddings by sqrt(width): the plan does not count it, and says so."""
+    said = {family: " ".join(dl.transfer(build(family), **SIZES).notes) for family in ("Gemma2", "Llama")}
+    assert "model.embed_tokens.embed_scale" in said["Gemma2"] and "not counted: numbers" in said["Gemma2"]
+    assert "not counted" not in said["Llama"]
+
+
 def test_tied_readout():
     plan = dl.transfer(build("GPT2", tied=True), **SIZES)
     assert plan["transformer.wte.weight"].lr_mult == plan["transformer.wte.weight"].init_ratio == 1

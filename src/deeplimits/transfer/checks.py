@@ -146,3 +146,33 @@ def unclaimed(rows: Sequence[Parameter], small: Sequence[Product], large: Sequen
             of = {old.key, old.value} - {old.query}
             found |= {row.name: words for row in rows if row.base_name in of}
     return found
+
+
+def numbers(small: nn.Module, large: nn.Module, products: Sequence[Product]) -> list[str]:
+    """Return the numbers, held by modules or as buffers of one entry, that change with the width, in words.
+
+    Those of modules around an attention are left out: they scale its logits.
+
+    Args:
+        small: a model; its buffers are compared where both models have values.
+        large: one of the same depth.
+        products: of the model's forward pass.
+    """
+    attention = {product.query.rpartition(".")[0] for product in products if product.query}
+    modules, found = dict(large.named_modules()), []
+    for path, module in small.named_modules():
+        other = modules.get(path)
+        if other is None or any(f"{query}.".startswith(f"{path}.") for query in attention if path):
+            continue
+        for name, value in _held(module).items():
+            if name in _held(other) and _held(other)[name] != value:
+                found.append(f"{path}.{name}".lstrip(".") + f" ({value:.4g} to {_held(other)[name]:.4g})")
+    if not found:
+        return []
+    return [f"not counted: numbers of the forward pass that change with the width: {listed(found, 3)}"]
+
+
+def _held(module: nn.Module) -> dict[str, float]:
+    buffers = {name: b for name, b in module.named_buffers(recurse=False) if b.numel() == 1 and b.is_floating_point()}
+    own = {name: float(b) for name, b in buffers.items() if not b.is_meta}
+    return own | {name: value for name, value in vars(module).items() if isinstance(value, float)}

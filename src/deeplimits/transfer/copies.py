@@ -42,6 +42,12 @@ class Copies:
         """Return the model to be tried, with values."""
         return initial.materialised(self.build, self.tried, seed)
 
+    def wider(self, seed: int) -> nn.Module | None:
+        """Return the model to be tried with the sizes doubled that change no number of blocks; None without such."""
+        keys = [key for key, pairs in self.doubled.items() if all(row.depth_ratio == 1 for row in pairs)]
+        sizes = self.tried | {key: 2 * self.tried[key] for key in keys}
+        return initial.materialised(self.build, sizes, seed) if keys else None
+
     def laws(self, rows: Sequence[Parameter], seed: int) -> tuple[dict[str, float | None], dict[str, float]]:
         """Return {name: size of the target's own initial values over the base's}, and {name: size of the base's}.
 

@@ -128,6 +128,9 @@ def read(
         found.first = {row.name: sized[row.base_name][0] for row in rows}
         own = {} if bare_meta(large) else initial.sizes(large)
         found.own = {name: size / found.first[name] for name, (size, _) in own.items() if size and found.first[name]}
+    same = large if all(row.depth_ratio == 1 for row in rows) else None
+    wide = same if family is None else family.wider(seed)
+    found.notes += [] if wide is None else checks.numbers(real, wide, base.products)
     needs = _Needs(rule, rows, base, target)
     if not any((needs.blocks, needs.tied, needs.lacking)):
         return found
