@@ -11,11 +11,12 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer import branches, checks, depth_factors, initial
 from deeplimits.transfer.branches import Ends
-from deeplimits.transfer.copies import copies
+from deeplimits.transfer.copies import Copies, copies
 from deeplimits.transfer.inputs import example
 from deeplimits.transfer.logits import Mended, factors, mend
 from deeplimits.transfer.matching import listed
 from deeplimits.transfer.names import bare
+from deeplimits.transfer.products import Product
 from deeplimits.transfer.readout import carriers
 from deeplimits.transfer.rule import Rule
 from deeplimits.transfer.seen import Seen, bare_meta, seen
@@ -131,26 +132,40 @@ def read(
     same = large if all(row.depth_ratio == 1 for row in rows) else None
     wide = same if family is None else family.wider(seed)
     found.notes += [] if wide is None else checks.numbers(real, wide, base.products)
-    needs = _Needs(rule, rows, base, target)
+    _prove(found, _Needs(rule, rows, base, target), family, (real, large), base.products, inputs, seed)
+    return found
+
+
+def _prove(
+    found: Reading,
+    needs: _Needs,
+    family: Copies | None,
+    models: tuple[nn.Module, nn.Module],
+    products: Sequence[Product],
+    inputs: Any,
+    seed: int,
+) -> None:
+    """Find what carries the factors of branches, attention logits and tied readouts, by running the base."""
+    real, large = models
     if not any((needs.blocks, needs.tied, needs.lacking)):
-        return found
+        return
     if bare_meta(real):
         why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
         raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
     trial = Trial(real, inputs, seed)
     found.ends, outer = branches.outputs(trial, needs.blocks)
-    found.logits = mend(trial, needs.lacking, base.products)
+    found.logits = mend(trial, needs.lacking, products)
     if needs.tied:
-        found.tied_width = max((float(row.fan_out_ratio) for row in rows if row.base_name in needs.tied), default=1.0)
+        ratios = (float(row.fan_out_ratio) for row in found.rows if row.base_name in needs.tied)
+        found.tied_width = max(ratios, default=1.0)
         found.gains, numbers = carriers(trial, needs.tied, found.tied_width)
         found.logits.attributes |= numbers
     found.notes += found.logits.notes
     if family is not None and needs.blocks:
         found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, outer, seed)
     elif needs.blocks:
-        found.done = depth_factors.of_numbers(trial, large, rows, outer)
+        found.done = depth_factors.of_numbers(trial, large, found.rows, outer)
         found.notes.append(_UNSEEN)
-    return found
 
 
 class _Needs:
