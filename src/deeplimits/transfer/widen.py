@@ -29,7 +29,7 @@ class Widening:
         name: without wrappers.
         old, new: shapes.
         summed: dimensions that are summed over.
-        parts: equal parts of the first dimension that are copied one by one, as queries, keys and values in one matrix.
+        parts: equal parts of the outputs that are copied one by one, as queries, keys and values in one matrix.
         factor: of its values besides, where it stands before a readout that is tied to the embedding.
         shift: 1 for gains that a norm reads as 1 + w; else 0.
     """
@@ -52,8 +52,9 @@ class Widening:
         if odd is not None:
             why = f"{self.name} goes from {odd[0]} to {odd[1]}, which is no whole multiple"
             raise InputError("grow", why, "widen every dimension by a whole factor: uneven copies change a norm's mean")
-        if self.parts < 1 or (self.old and self.old[0] % self.parts):
-            why = f"{self.name} has {self.old[0]} outputs, not {self.parts} equal parts"
+        outputs = 0 if self.outer is None else self.old[self.outer]
+        if self.parts < 1 or outputs % self.parts:
+            why = f"{self.name} has {outputs} outputs, not {self.parts} equal parts"
             raise InputError("grow", why, "give another number")
         return self
 
@@ -61,6 +62,15 @@ class Widening:
     def ratios(self) -> tuple[int, ...]:
         """Return how often each dimension is copied."""
         return tuple(n // o if o else 1 for o, n in zip(self.old, self.new, strict=True))
+
+    @property
+    def outer(self) -> int | None:
+        """Return the dimension of the outputs that grow; None where none does."""
+        return next((n for n, ratio in enumerate(self.ratios) if ratio > 1 and n not in self.summed), None)
+
+    def parts_of(self, axis: int) -> int:
+        """Return how many equal parts a dimension has."""
+        return self.parts if axis == self.outer else 1
 
     @property
     def gradient(self) -> float:
@@ -71,7 +81,7 @@ class Widening:
         """Return a tensor of the old shape copied to the new one."""
         for axis, ratio in enumerate(self.ratios):
             if ratio > 1:
-                parts = self.parts if axis == 0 else 1
+                parts = self.parts_of(axis)
                 value = value.unflatten(axis, (parts, value.shape[axis] // parts))
                 value = torch.cat([value] * ratio, axis + 1).flatten(axis, axis + 1)
         return value
@@ -98,7 +108,7 @@ class Widening:
         """Return which entries are new: those of the second copy and later, along any dimension; booleans."""
         found = torch.zeros(self.new, dtype=torch.bool)
         for axis, ratio in enumerate(self.ratios):
-            parts = self.parts if axis == 0 else 1
+            parts = self.parts_of(axis)
             own = self.old[axis] // parts
             late = (torch.arange(ratio * own) >= own).repeat(parts)
             found |= late.reshape([-1 if n == axis else 1 for n in range(len(self.new))])
@@ -132,10 +142,9 @@ class Widening:
         Args:
             value: of the wide parameter.
         """
-        axis = next((n for n, ratio in enumerate(self.ratios) if ratio > 1 and n not in self.summed), None)
+        axis = self.outer
         if axis is None or len(self.new) < 2:
             return None
-        parts = self.parts if axis == 0 else 1
         own = value.detach().double().movedim(axis, 0).flatten(1)
-        first, second = own.unflatten(0, (parts, self.ratios[axis], -1))[:, :2].unbind(1)
+        first, second = own.unflatten(0, (self.parts, self.ratios[axis], -1))[:, :2].unbind(1)
         return torch.cosine_similarity(first.flatten(0, 1), second.flatten(0, 1), dim=1)
