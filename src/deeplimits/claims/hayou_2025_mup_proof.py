@@ -139,7 +139,8 @@ def one_step(sizes: Sizes) -> Measured:
         ),
         agreement.inside(
             "exponent in the width of one network's distance from the others' median, NTK", 0.0, fits[2], -0.2, 0.2,
-            paper=False, note="no constant: the limit depends on the initial function",
+            paper=False, counts=False,
+            note="its limit depends on the initial function, so is no constant: derived here, not the paper's statement",
         ),
     ]  # fmt: skip
     return Measured(parts, _panels(widths, predicted, means, standard, gaps, spreads))
