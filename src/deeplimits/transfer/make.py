@@ -107,5 +107,5 @@ def _warned(found: Reading) -> list[str]:
     blocks = {row.block for row in found.rows if row.block is not None}
     said = checks.small_base(found.rows, len(blocks) or None)
     for words in said:
-        warnings.warn(words, BaseWarning, stacklevel=3)
+        warnings.warn(words, BaseWarning, stacklevel=4)  # the caller of dl.transfer
     return said
