@@ -1,4 +1,4 @@
-"""The digits experiment at reduced size: bars for how far the best learning rate moves, set beforehand from other seeds."""
+"""The digits experiment at reduced size: bars for the drift of best learning rates, set beforehand from other seeds."""
 
 import numpy as np
 import pytest
