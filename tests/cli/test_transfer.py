@@ -181,6 +181,21 @@ def test_the_report_is_one_page(run, tmp_path):
         assert (tmp_path / "page" / f"transfer-{name}.png").exists()
 
 
+def test_the_demo_sets_rules_side_by_side(run, tmp_path, monkeypatch):
+    from deeplimits.claims import dey_2025_completep as claim
+
+    rates = {"sp": (-7.0, -6.0, -5.0), "completep": (-6.0, -5.0, -4.0)}
+    row = claim.Row(((32, 4), (32, 8)), rates, {"sp": 0.5})
+    monkeypatch.setattr(claim, "FULL", claim.Sizes(row, row, row))
+    code, out, err = run("demo", "--seeds", "2", "--json")
+    found = json.loads(out)
+    assert code in (0, 1)
+    assert [one["rule"] for one in found["transfers"]] == ["CompleteP", "standard"]
+    assert "sp done" in err
+    assert (tmp_path / "out" / "transfer-demo" / "transfer-rates.png").exists()
+    assert "--seeds" in run("demo", "--seeds", "1")[2]
+
+
 def test_rules_are_listed_and_explained(run):
     code, out, _ = run("rules", "--json")
     assert code == 0

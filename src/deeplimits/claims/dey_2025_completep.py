@@ -185,7 +185,8 @@ def _panel(one: Transfer, where: str) -> Panel:
         means = np.exp(logs[kept].mean(1))
         errors = means * logs[kept].std(1, ddof=1) / logs.shape[1] ** 0.5
         x = [curve.log2_lrs[place] for place in kept]
-        shown = f"width {curve.size['width']}, depth {curve.size['depth']}: best 2^{curve.best_log2_lr:.2f}"
+        best = f"{curve.best_log2_lr:.2f}".replace("-", "−")
+        shown = f"width {curve.size['width']}, depth {curve.size['depth']}: best at {best}"
         curves.append(Curve(shown, x, means.tolist(), errors.tolist()))
     title = f"{one.rule}, {where}"
     return Panel(title, "log₂ of the base's learning rate", "loss on all digits", curves, "linear", "log")
