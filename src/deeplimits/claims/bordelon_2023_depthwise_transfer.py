@@ -134,7 +134,7 @@ CLAIM = Claim(
         wide_depths=(4, 12),
         seeds=20,
         adam=Setting(
-            Training(steps=40, batch=32, warmup=5), norm=True, rates=(-7.0, -6.0, -5.0, -4.0),
+            Training(steps=40, batch=32, warmup=5), norm=True, rates=(-7.0, -6.0, -5.0, -4.0, -3.0),
             unscaled_rates=(-9.0, -8.0, -7.0, -6.0, -5.0), unscaled_depths=(48,),
         ),
         sgd=Setting(
