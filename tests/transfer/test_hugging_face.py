@@ -103,6 +103,12 @@ def test_tied_readout():
     assert plan["transformer.ln_f.weight"].lr_mult == plan["transformer.ln_f.weight"].init_ratio == 1 / 2
 
 
+def test_a_tied_readout_whose_logits_are_capped():
+    """Gemma 2 caps logits by a tanh: its last gain, 1 + w, carries 1/m of the readout before that."""
+    row = dl.transfer(build("Gemma2", tied=True), **SIZES)["model.norm.weight"]
+    assert (row.tied_width, row.init_mult, row.init_shift, row.lr_mult, row.decay_mult) == (2, 1 / 2, -1 / 2, 1 / 2, 0)
+
+
 def test_constant_initial_values_fall_with_width():
     """The library draws matrices with a constant 0.02; the plan makes hidden ones fall like 1/sqrt(fan-in)."""
     row = dl.transfer(build("Llama"), **SIZES)["model.layers.0.mlp.up_proj.weight"]

@@ -74,6 +74,17 @@ def test_a_build_function_that_ignores_its_arguments():
     refused("doubling depth changes nothing", lambda width, depth: Mlp(width, 4), base=BASE, target=TARGET)
 
 
+def test_sizes_that_are_none():
+    refused(
+        "the build function does not take wide, depth",
+        Mlp,
+        base={"wide": 32, "depth": 4},
+        target={"wide": 64, "depth": 4},
+    )
+    for size in ("32", 0, 32.5):
+        refused(f"width={size!r} is no size", Mlp, base={**BASE, "width": size}, target=TARGET)
+
+
 def test_a_build_function_that_builds_no_model():
     refused("the build function returns int", lambda width: width, **WIDE)
 

@@ -118,16 +118,16 @@ def last_gains(trial: Trial, tables: Iterable[str]) -> Ends:
     own, order, tables = trial.own, trial.order, set(tables)
     last = max((n for n, name in enumerate(order) if own[name].dim() > 1 and name not in tables), default=-1)
     names = [name for name in order[last + 1 :] if own[name].dim() == 1 and name not in tables]
-    once = trial.output()
+    once = trial.readout(tables)
     for name in list(names):  # early ones are set free while the others keep the readout silent
         rest = [other for other in names if other != name]
         with trial.set({other: trial.null[other] for other in rest}):
-            if rest and not bool(trial.output().any()):
+            if rest and not bool(trial.readout(tables).any()):
                 names = rest
     with trial.set({name: trial.null[name] for name in names}):
-        silent = names and not bool(trial.output().any())
+        silent = names and not bool(trial.readout(tables).any())
     with trial.set({name: trial.twice(name) for name in names}):
-        twice = trial.output()
+        twice = trial.readout(tables)
     if not silent or not trial.equal(twice, 2 * once):
         why = f"the readout is tied to {', '.join(sorted(tables))}, and no norm before it can carry its factor 1/width"
         fix = "untie the readout, end the model in a norm with a gain, or divide its logits by a number that it holds"

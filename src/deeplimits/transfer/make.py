@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from numbers import Integral
 from typing import Any
 
 from torch import nn
@@ -94,6 +96,15 @@ def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, A
     if set(base) != set(target):
         odd = ", ".join(sorted(set(base) ^ set(target)))
         raise InputError("transfer", f"{odd} is given for one of base and target only", "give both the same sizes")
+    for sizes in (base, target):
+        for key, size in sizes.items():
+            if base[key] != target[key] and not (isinstance(size, Integral) and size > 0):
+                raise InputError("transfer", f"{key}={size!r} is no size", "give whole numbers from 1 on")
+        try:
+            signature(model).bind(**sizes)
+        except TypeError as error:
+            why = f"the build function does not take {', '.join(sizes)} ({error})"
+            raise InputError("transfer", why, "name base and target sizes as its arguments") from None
     return initial.on_meta(model, base), initial.on_meta(model, target), (dict(base), dict(target))
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.inputs import call
-from deeplimits.transfer.uses import Watch
+from deeplimits.transfer.uses import LINEAR, RIGHT, Watch
 
 PRECISIONS = (torch.float64, torch.float32)
 TOLERANCE = 1e-5  # norms often compute in float32 whatever their input
@@ -58,6 +59,12 @@ class Trial:
         with torch.no_grad():
             return call(self.model, self.inputs)
 
+    def readout(self, tables: Iterable[str]) -> torch.Tensor:
+        """Return what the tied tables give as readouts, before anything is done with it; else what the model gives."""
+        with torch.no_grad(), _Readout([self.own[name] for name in tables]) as seen:
+            output = call(self.model, self.inputs)
+        return output if seen.result is None else seen.result
+
     @contextmanager
     def set(self, values: Mapping[str, Any]):
         """Hold parameters at values."""
@@ -96,6 +103,22 @@ class Trial:
     def still(change: torch.Tensor) -> bool:
         """Say whether a change is zero to the precision of the trial."""
         return bool(change.abs().max() <= TOLERANCE)
+
+
+class _Readout(TorchFunctionMode):
+    """Keeps the last product of something with a table."""
+
+    def __init__(self, tables: list[nn.Parameter]):
+        super().__init__()
+        self.tables, self.result = tables, None
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in LINEAR | RIGHT:
+            second = [*args, *(kwargs or {}).values()][1]
+            if any(second is table or second._base is table for table in self.tables):
+                self.result = result
+        return result
 
 
 def _shaken(model: nn.Module, dtype: torch.dtype, seed: int) -> nn.Module:
