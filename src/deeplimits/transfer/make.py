@@ -98,7 +98,7 @@ def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, A
         raise InputError("transfer", f"{odd} is given for one of base and target only", "give both the same sizes")
     for sizes in (base, target):
         for key, size in sizes.items():
-            if base[key] != target[key] and not (isinstance(size, Integral) and size > 0):
+            if base[key] != target[key] and not (isinstance(size, Integral) and int(size) > 0):
                 raise InputError("transfer", f"{key}={size!r} is no size", "give whole numbers from 1 on")
         try:
             signature(model).bind(**sizes)
