@@ -21,6 +21,7 @@ from deeplimits.plane.record import Estimate
 HEADLINE = "R^2 of the maximal initial learning rate as a power of depth x width"
 BATCH, PROBE, THRESHOLD = 32, 512, 0.2
 INPUT_RATE = 0.1
+FIRST = 10**6  # seed
 RELATIVE_WIDTH = 16
 ITERATIONS = 8
 REDRAWS = 1000
@@ -56,7 +57,7 @@ def starts(width: int, depth: int, steps: int, log2_rates: np.ndarray) -> np.nda
     import torch
 
     x, y = _digits()
-    weights = drawn([x.shape[1], *[width] * depth, 10], len(log2_rates), seed=1000 * width + depth)
+    weights = drawn([x.shape[1], *[width] * depth, 10], len(log2_rates), seed=FIRST + 1000 * width + depth)
     rates = torch.tensor(2.0**log2_rates, dtype=x.dtype)
     order = torch.Generator().manual_seed(2)
     for _ in range(steps):
@@ -74,7 +75,7 @@ def sharpness(width: int, depth: int, networks: int) -> np.ndarray:
     import torch
 
     x, y = _digits()
-    weights = drawn([x.shape[1], *[width] * depth, 10], networks, seed=1000 * width + depth)
+    weights = drawn([x.shape[1], *[width] * depth, 10], networks, seed=FIRST + 1000 * width + depth)
     loss = square(layers(weights, x[:BATCH])[-1], y[:BATCH]).sum()
     first = torch.autograd.grad(loss, weights, create_graph=True)
     direction = [gradient.detach() for gradient in first]
