@@ -30,6 +30,7 @@ _HOME = {
     "html": "report",
     "coordinate_check": "transfer.coordinates",
     "lr_transfer": "transfer.sweep",
+    "grow": "transfer.grow",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer")

@@ -56,6 +56,10 @@ class AccuracyWarning(UserWarning):
     """A numerical estimate is less accurate than asked; the message carries the estimate."""
 
 
+class BaseWarning(UserWarning):
+    """The model that hyperparameters were tuned on is too small to tell where the optimum lies."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return 'did you mean ...' text with the names closest to `name`.
 

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deeplimits.claims.perceptrons import bisected, cross_entropy, descend, drawn, layers, rms, square
+from deeplimits.claims.perceptrons import bisected, cross_entropy, descend, drawn, edge, layers, rms, square
+from deeplimits.errors import InputError
 
 WIDTHS, FACTORS = [6, 8, 8, 3], [0.5, 1.0, 2.0]
 
@@ -60,3 +61,15 @@ def test_bisection_finds_every_networks_own_edge():
     edges = np.array([-3.0, 0.1, 2.7])
     found = bisected(lambda rates: rates < edges, -8.0, 8.0, 3, 10)
     assert np.abs(found - edges).max() <= 16 / 2**11
+
+
+@pytest.mark.parametrize("near", [-6.0, 0.0, 5.0])
+def test_the_edge_is_found_from_anywhere(near):
+    edges = np.array([-7.3, -3.0, 0.1, 2.7, 8.8])
+    found = edge(lambda rates: rates < edges, near, 5, rounds=6)
+    assert np.abs(found - edges).max() <= 2.0**-7
+
+
+def test_networks_without_an_edge_are_told():
+    with pytest.raises(InputError, match="1 of 2 networks have no edge within 30 octaves"):
+        edge(lambda rates: np.array([True, rates[1] < 1]), 0.0, 2)

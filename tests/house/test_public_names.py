@@ -13,7 +13,7 @@ NAMES = {
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion"),
     *("compare", "Comparison", "plot", "html"),
-    *("transfer", "coordinate_check", "lr_transfer"),
+    *("transfer", "coordinate_check", "lr_transfer", "grow"),
     *("DeepLimitsError", "act", "layer", "learn", "errors", "testing"),
 }
 

@@ -47,6 +47,8 @@ def test_the_form_of_one_stochastic_differential_equation():
 
 
 def test_families():
+    alpha = group(plan_of(batch=(1, 4), optimizer="rmsprop"), "head.weight", alpha=0.99)["alpha"]
+    assert alpha == pytest.approx(0.99**4)
     assert plan_of(batch=(1, 16), optimizer="sgd")["head.weight"].lr_mult == pytest.approx(16 / 4)
     assert plan_of(batch=(1, 16), optimizer="muon")["blocks.1.up.weight"].lr_mult == pytest.approx(4)
     assert "betas" not in group(plan_of(batch=(1, 16), optimizer="sgd"), "head.weight")

@@ -76,7 +76,7 @@ def test_families(family):
     inputs = [row.name for row in plan.rows if row.role == "input"]
     assert inputs and all(name.endswith(tuple(EMBEDDINGS)) for name in inputs)
     assert {row.lr_mult for row in plan.rows if row.role == "hidden" and not row.branch_output} == {1 / 2}
-    assert not any("heads grow" in note for note in plan.notes)
+    assert "attention: 4 heads of 8 become 8 of 8" in plan.notes and {row.logits_factor for row in plan.rows} == {1}
 
 
 def test_gains_of_one_plus_w():
@@ -90,16 +90,106 @@ def test_gains_of_one_plus_w():
     assert gain.detach().unique().tolist() == [-0.5]
 
 
+def test_numbers_that_grow_with_the_width_are_said():
+    """Gemma multiplies embeddings by sqrt(width): the plan does not count it, and says so."""
+    said = {family: " ".join(dl.transfer(build(family), **SIZES).notes) for family in ("Gemma2", "Llama")}
+    assert "model.embed_tokens.embed_scale" in said["Gemma2"] and "not counted: numbers" in said["Gemma2"]
+    assert "not counted" not in said["Llama"]
+
+
 def test_tied_readout():
     plan = dl.transfer(build("GPT2", tied=True), **SIZES)
     assert plan["transformer.wte.weight"].lr_mult == plan["transformer.wte.weight"].init_ratio == 1
     assert plan["transformer.ln_f.weight"].lr_mult == plan["transformer.ln_f.weight"].init_ratio == 1 / 2
 
 
+def test_a_tied_readout_whose_logits_are_capped():
+    """Gemma 2 caps logits by a tanh: its last gain, 1 + w, carries 1/m of the readout before that."""
+    row = dl.transfer(build("Gemma2", tied=True), **SIZES)["model.norm.weight"]
+    assert (row.tied_width, row.init_mult, row.init_shift, row.lr_mult, row.decay_mult) == (2, 1 / 2, -1 / 2, 1 / 2, 0)
+
+
 def test_constant_initial_values_fall_with_width():
     """The library draws matrices with a constant 0.02; the plan makes hidden ones fall like 1/sqrt(fan-in)."""
     row = dl.transfer(build("Llama"), **SIZES)["model.layers.0.mlp.up_proj.weight"]
     assert row.init_mult == pytest.approx(2**-0.5)
+
+
+def grown_heads(family):
+    """Four heads at every width: their size grows."""
+
+    def make(width, depth):
+        own = settings(family, width, depth)
+        own |= {key: 4 for key in ("num_attention_heads", "n_head") if key in own}
+        own |= {"num_key_value_heads": 2} if "num_key_value_heads" in own else {}
+        own |= {"head_dim": width // 4} if "head_dim" in own else {}
+        return transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**own))
+
+    return make
+
+
+# family: (what carries the factor of the logits in a layer, the factor: sqrt(8 / 32), or 8 / 32 for a constant scale)
+HEADS = {
+    "Llama": ({"self_attn.q_proj.weight"}, 1 / 2),
+    "Qwen2": ({"self_attn.q_proj.weight", "self_attn.q_proj.bias"}, 1 / 2),
+    "Olmo2": ({"self_attn.q_norm.weight"}, 1 / 2),
+    "Qwen3": ({"self_attn.q_norm.weight"}, 1 / 2),
+    "Gemma2": ({"self_attn.q_proj.weight"}, 1 / 4),
+    "GPT2": ({"attn.scaling"}, 32**-0.5 / 2),
+    "GPTNeoX": ({"attention.scaling"}, 32**-0.5 / 2),
+}
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_heads_that_grow_in_size(family):
+    carriers, factor = HEADS[family]
+    plan = dl.transfer(
+        grown_heads(family), base={"width": 32, "depth": 2}, target={"width": 128, "depth": 2}, rule="mup"
+    )
+    folded = {inner(row.name): row.logits_factor for row in plan.rows if row.logits_factor != 1}
+    held = {inner(name): value for name, value in plan.scales.items()}
+    assert {name: value for name, value in (folded | held).items()} == pytest.approx(dict.fromkeys(carriers, factor))
+    assert "attention: 4 heads of 8 become 4 of 32" in plan.notes
+
+
+def test_keys_that_more_queries_share():
+    def make(width, depth):
+        own = {**settings("Llama", width, depth), "num_key_value_heads": 2}
+        return transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**own))
+
+    plan = dl.transfer(make, base={"width": 32, "depth": 2}, target={"width": 64, "depth": 2}, rule="mup")
+    said = {inner(row.name) for row in plan.rows if "not claimed: 2 queries share a key" in row.reason}
+    assert said == {"self_attn.k_proj.weight", "self_attn.v_proj.weight"}
+
+
+def deepseek(width, depth):
+    """The first layer dense, the others with experts: two kinds of blocks in one list; low-rank queries and keys."""
+    own = settings("Llama", width, depth) | {"q_lora_rank": width, "kv_lora_rank": width, "v_head_dim": 8}
+    own |= {"qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1}
+    own |= {"num_key_value_heads": width // 8, "topk_group": 1, "moe_intermediate_size": width}
+    own |= {"first_k_dense_replace": 1}
+    return transformers.AutoModelForCausalLM.from_config(transformers.DeepseekV3Config(**own))
+
+
+def test_kinds_of_blocks_in_one_list():
+    plan = dl.transfer(deepseek, base={"width": 32, "depth": 3}, target={"width": 64, "depth": 5})
+    assert {row.depth_ratio for row in plan.rows if ".layers.0." in row.name} == {1.0}
+    assert {row.depth_ratio for row in plan.rows if ".layers.4." in row.name} == {2.0}
+    ends = {row.name.split(".", 3)[3] for row in plan.rows if row.branch_output}
+    assert ends == {"self_attn.o_proj.weight", "mlp.experts.down_proj", "mlp.shared_experts.down_proj.weight"}
+
+
+@pytest.mark.parametrize("family", ["Gemma3Text", "Cohere2", "SmolLM3"])
+def test_blocks_that_differ_by_their_place(family):
+    """Local and global attention, positions or none, by the layer's number: compared where they do the same."""
+
+    def make(width, depth):
+        own = settings("Llama", width, depth) | {"head_dim": 8}
+        return transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**own))
+
+    plan = dl.transfer(make, base={"width": 32, "depth": 4}, target={"width": 64, "depth": 8})
+    assert sum(row.branch_output for row in plan.rows) == 16
+    assert {row.forward_alpha for row in plan.rows} == {0.0}
 
 
 def test_post_norm_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.optim._muon import _adjust_lr
 
 import deeplimits as dl
@@ -73,3 +74,126 @@ def test_refused(settings, words):
     plan = dl.transfer(Mlp, **WIDE, rule="mup")
     with pytest.raises(dl.DeepLimitsError, match=words):
         plan.optimizers(Mlp(128, 4), **settings)
+
+
+class Conv1D(nn.Module):
+    """Hugging Face's layer, its weight stored as (in, out)."""
+
+    def __init__(self, reads, writes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(reads, writes) * reads**-0.5)
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+class Attention(nn.Module):
+    def __init__(self, width, turned):
+        super().__init__()
+        self.size = width
+        layer = Conv1D if turned else (lambda reads, writes: nn.Linear(reads, writes, bias=False))
+        self.norm, self.qkv, self.mix = nn.LayerNorm(width), layer(width, 3 * width), layer(width, width)
+
+    def forward(self, h):
+        q, k, v = self.qkv(self.norm(h)).split(self.size, -1)
+        return h + self.mix(torch.sigmoid(q * k) * v)
+
+
+class Fused(nn.Module):
+    def __init__(self, width, depth, turned=False):
+        super().__init__()
+        self.read_in, self.blocks = nn.Linear(12, width), nn.ModuleList(Attention(width, turned) for _ in range(depth))
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        h = self.read_in(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h)
+
+
+RATES = {"muon": 0.02, "adamw": 1e-3}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_fused_matrices_are_split_or_refused(turned):
+    """A step of a split parameter is the three steps of its parts, in both layouts; its state is Muon's own."""
+    plan = dl.transfer(lambda width, depth: Fused(width, depth, turned), **WIDE)
+    torch.manual_seed(0)
+    model = Fused(128, 4, turned)
+    with pytest.raises(dl.DeepLimitsError, match=r"blocks\.0\.qkv\.weight .* holds several matrices"):
+        plan.optimizers(model, lr=RATES)
+    weight, before = model.blocks[0].qkv.weight, model.blocks[0].qkv.weight.detach().clone()
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    for split in (3, (128, 128, 128)):
+        found = plan.optimizers(model, lr=RATES, split={"qkv": split})["muon"]
+        with torch.no_grad():
+            weight.copy_(before)
+        found.step()
+        dim = 1 if turned else 0
+        for part, start, grad in zip(*(w.chunk(3, dim) for w in (weight, before, weight.grad)), strict=True):
+            alone = nn.Parameter(start.clone())
+            alone.grad = grad.clone()
+            torch.optim.Muon([alone], lr=0.02, weight_decay=0.0).step()
+            torch.testing.assert_close(part, alone, rtol=0, atol=1e-6)
+        plan.guard(found)
+        again = plan.optimizers(model, lr=RATES, split={"qkv": split})["muon"]
+        again.load_state_dict(found.state_dict())
+        assert again.state[weight]["momentum_buffer"].shape == weight.shape
+    whole = plan.optimizers(model, lr=RATES, split={"qkv": 1})["muon"]
+    assert type(whole) is torch.optim.Muon
+
+
+def test_stacks_of_experts_that_are_chosen_are_taken_one_by_one():
+    plan = dl.transfer(Gpt, **WIDE)
+    model = Gpt(128, 4)
+    chosen = {"layers.0.rise", "layers.0.fall"}
+    found = plan.optimizers(model, lr=RATES, choose=lambda row: row.name in chosen)["muon"]
+    stack, before = model.layers[0].rise, model.layers[0].rise.detach().clone()
+    stack.grad = torch.randn_like(stack)
+    rate = next(g["lr"] for g in found.param_groups if "layers.0.rise" in g["param_names"])
+    found.step()
+    for expert in range(2):
+        values = torch.linalg.svdvals((stack[expert] - before[expert]).detach()) / rate
+        assert 0.6 <= float(values.min()) <= float(values.max()) <= 1.3
+
+
+def test_muons_factor_is_of_the_matrix_as_stored():
+    """torch scales by rows over columns: those of a Conv1D, (in, out), are its fan-in and fan-out."""
+
+    def build(width):
+        return nn.Sequential(Conv1D(12, width), nn.ReLU(), Conv1D(width, 5))
+
+    plan = dl.transfer(
+        build, base={"width": 32}, target={"width": 128}, rule="mup", optimizer="muon", inputs=torch.ones(2, 12)
+    )
+    for name, small in (("0.weight", (12, 32)), ("2.weight", (32, 5))):
+        row = plan[name]
+        ours = _adjust_lr(row.lr_mult, "original", torch.Size(row.shape)) / _adjust_lr(
+            1.0, "original", torch.Size(small)
+        )
+        assert ours == pytest.approx((row.fan_out_ratio / row.fan_in_ratio) ** 0.5, rel=1e-12)
+
+
+def test_settings_of_each():
+    plan = dl.transfer(Mlp, **WIDE, batch=(1, 4))
+    settings = {"adamw": {"betas": (0.9, 0.95)}, "muon": {"momentum": 0.9}}
+    found = plan.optimizers(Mlp(128, 4), lr=RATES, settings=settings)
+    assert {group["momentum"] for group in found["muon"].param_groups} == {0.9}
+    assert {group["betas"] for group in found["adamw"].param_groups} == {(0.9**4, 0.95**4)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"split": {"qkv": 5}}, "does not add up to the 384 outputs"),
+        ({"split": {"qkv": 0}}, "does not add up"),
+        ({"split": {"qkv": (128, 128)}}, "does not add up"),
+        ({"split": {"qkv": 3, "kqv": 3}}, "has 'kqv' in its name"),
+    ],
+)
+def test_splits_that_do_not_fit(settings, words):
+    plan = dl.transfer(Fused, **WIDE)
+    with pytest.raises(dl.DeepLimitsError, match=words):
+        plan.optimizers(Fused(128, 4), lr=RATES, **settings)

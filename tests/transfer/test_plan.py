@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 import deeplimits as dl
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.rule import Powers, get
 from tests.transfer.models import Block, Gpt, Mlp, PostNorm, Twisted
 
 BASE, TARGET = {"width": 32, "depth": 4}, {"width": 128, "depth": 16}
@@ -144,15 +146,37 @@ def test_explained(plan):
 
 def test_growing_heads_are_said():
     wide = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 4}}
-    assert any("heads grow from 8 to 32" in note for note in dl.transfer(Gpt, **wide).notes)
+    assert any("4 heads of 8 become 4 of 32" in note for note in dl.transfer(Gpt, **wide).notes)
     more = dl.transfer(lambda width, depth: Gpt(width, depth, heads=width // 8), **wide)
-    assert not any("heads grow" in note for note in more.notes)
+    assert any("4 heads of 8 become 16 of 8" in note for note in more.notes)
 
 
 def test_what_grows_is_said(plan):
     assert "100.0 % of the parameters" in plan.notes[0]
     narrow = dl.transfer(Mlp, base={"width": 16, "depth": 4}, target={"width": 32, "depth": 4})
     assert any("16 wide" in note for note in narrow.notes)
+
+
+def test_scales_of_perturbations_are_in_the_plan(plan):
+    sam = dl.transfer(Mlp, base=BASE, target={**TARGET, "depth": 4}, rule="mup2_sam")
+    assert sam.perturbations()["read_in.weight"] == pytest.approx(2)
+    assert sam.perturbations()["head.weight"] == pytest.approx(1 / 2)
+    assert "SAM" in sam.explain().splitlines()[-len(sam.rows) - 1] and "SAM" not in plan.explain()
+    with pytest.raises(dl.DeepLimitsError, match="says nothing of the perturbation"):
+        plan.perturbations()
+    with pytest.raises(dl.DeepLimitsError, match=r"plan\.sam\(optimizer"):
+        dl.transfer(Mlp, base=BASE, target=TARGET, optimizer="sam")
+
+
+def test_a_rule_of_ones_own(plan, tmp_path):
+    """An object in place of a name: everything that asks for the plan's rule finds it, unless its name is taken."""
+    own = replace(get("mup"), name="own", init=Powers(fan_in=-0.5), words="muP with the readout of SP")
+    found = dl.transfer(Mlp, base=BASE, target={**TARGET, "depth": 4}, rule=own)
+    assert found.parametrization == own
+    assert found["head.weight"].init_ratio == 1 / 2
+    assert found.optimizers(Mlp(128, 4), lr={"muon": 0.02, "adamw": 1e-3})
+    with pytest.raises(dl.DeepLimitsError, match="is called 'mup' already"):
+        dl.transfer(Mlp, base=BASE, target=TARGET, rule=replace(own, name="mup"))
 
 
 def test_optimizers_by_their_class(plan):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,13 +50,18 @@ def differentiated(model, optimizer, x, y):
     return closure
 
 
+@cache
+def planned(width):
+    return dl.transfer(Perceptron, base={"width": WIDTHS[0]}, target={"width": width}, rule="mup2_sam")
+
+
 def effects(width, scaled, seed):
     """Return {layer or bias: root mean square of what its own perturbation adds to its output}."""
     model = materialised(Perceptron, {"width": width}, seed)
     groups = model.parameters()
     plan = None
     if width != WIDTHS[0]:
-        plan = dl.transfer(Perceptron, base={"width": WIDTHS[0]}, target={"width": width}, rule="mup2_sam")
+        plan = planned(width)
         plan.apply(model, initial=True)
         groups = plan.param_groups(model, lr=0.1)
     optimizer = SAM(torch.optim.AdamW(groups, lr=0.1), RHO, plan if scaled else None)

@@ -132,7 +132,11 @@ def test_functions_are_told_apart_by_what_they_read():
     def of(shift):
         return lambda model, groups, seed: shift
 
+    def around(inner):
+        return lambda model, groups, seed: inner(model, groups, seed)
+
     assert fingerprint(of(1.0)) == fingerprint(of(1.0)) != fingerprint(of(2.0))
+    assert fingerprint(around(of(1.0))) == fingerprint(around(of(1.0))) != fingerprint(around(of(2.0)))
 
 
 WORKER = """

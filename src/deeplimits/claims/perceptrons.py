@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from deeplimits.errors import InputError
+
+Trains = Callable[[np.ndarray], np.ndarray]
+MOST = 30  # octaves
+
 
 def cross_entropy(outputs: Any, labels: Any) -> Any:
     """Return the mean cross-entropy of every network, (networks,), from its outputs (networks, rows, classes).
@@ -89,13 +94,13 @@ def rms(values: Any) -> Any:
     return values.square().mean((1, 2)).sqrt()
 
 
-def bisected(trains: Callable[[np.ndarray], np.ndarray], low: float, high: float, networks: int, rounds: int) -> Any:
+def bisected(trains: Trains, low: Any, high: Any, networks: int, rounds: int) -> np.ndarray:
     """Return, for each network, log2 of the learning rate at which training starts to fail, between two others.
 
     Args:
         trains: of log2 learning rates (networks,), says which networks train.
-        low: log2 of a rate at which all train.
-        high: log2 of a rate at which none does.
+        low: log2 of a rate at which all train, or one of each.
+        high: log2 of a rate at which none does, or one of each.
         networks: how many.
         rounds: halvings; the answer is within (high - low) / 2^(rounds + 1).
 
@@ -103,9 +108,45 @@ def bisected(trains: Callable[[np.ndarray], np.ndarray], low: float, high: float
         >>> float(bisected(lambda x: x < 0.3, -4.0, 4.0, 1, 12).round(2)[0])
         0.3
     """
-    below, above = np.full(networks, float(low)), np.full(networks, float(high))
+    below, above = np.broadcast_to(low, networks), np.broadcast_to(high, networks)
     for _ in range(rounds):
         middle = (below + above) / 2
         good = trains(middle)
         below, above = np.where(good, middle, below), np.where(good, above, middle)
     return (below + above) / 2
+
+
+def edge(trains: Trains, near: float, networks: int, rounds: int = 3) -> np.ndarray:
+    """Return, for each network, log2 of the learning rate at which training starts to fail.
+
+    Octaves are tried one by one from `near`, upwards for networks that train there and downwards for the others, and
+    the octave in which training fails is bisected.
+
+    Args:
+        trains: of log2 learning rates (networks,), says which networks train.
+        near: where the search begins.
+        networks: how many.
+        rounds: halvings of the last octave; the answer is within 2^-(rounds + 1).
+
+    Raises:
+        InputError: a network trains, or fails, at all of the rates within 30 octaves.
+
+    Example:
+        >>> edge(lambda x: x < 0.3, -4.0, 2).round(2).tolist()
+        [0.31, 0.31]
+    """
+    up = trains(np.full(networks, near))
+    below, above = np.where(up, near, near - 1.0), np.where(up, near + 1.0, near)
+    open_ = np.ones(networks, bool)
+    for _ in range(MOST):
+        good = trains(np.where(up, above, below))
+        moves = open_ & (good == up)
+        open_ = moves
+        if not moves.any():
+            break
+        step = np.where(moves, np.where(up, 1.0, -1.0), 0.0)
+        below, above = below + step, above + step
+    if open_.any():
+        why = f"{int(open_.sum())} of {networks} networks have no edge within {MOST} octaves of 2^{near:g}"
+        raise InputError("claims", why, "train for more steps")
+    return bisected(trains, below, above, networks, rounds)

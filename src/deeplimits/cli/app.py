@@ -20,6 +20,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "compare": "Sampled networks beside theory on a grid of widths and depths; writes a report.",
     "kernel": "NNGP and NTK of a network of infinite width, at any depth.",
+    "transfer": "Tune a small model, train a large one: plan, check, sweep, report.",
     "claims": "Papers' headline claims: predicted, measured, and a verdict by a stated test.",
     "criticality": "The edge of chaos of an activation, its correlation lengths and its phase diagram.",
     "coverage": "Which layer answers which question.",

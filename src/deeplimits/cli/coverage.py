@@ -19,7 +19,7 @@ def coverage(
     Parameters
     ----------
     markdown
-        Print the table in Markdown, as it stands in the README.
+        Print the table in Markdown, as it stands in the README, layers of equal answers in one line.
     json
         Print one JSON document on stdout and nothing else.
     """
@@ -31,10 +31,23 @@ def coverage(
     if json:
         console.document(table)
     elif markdown:
-        lines = [["layer", *questions], ["---"] * (len(questions) + 1), *rows]
+        lines = [["layer", *questions], ["---"] * (len(questions) + 1), *_together(rows)]
         print("\n".join(f"| {' | '.join(line)} |" for line in lines))
     else:
         console.table(["layer", *questions], rows)
+
+
+def _together(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows with those of equal answers in one.
+
+    Example:
+        >>> _together([["Abs", "rule"], ["Dense", "-"], ["Relu", "rule"]])
+        [['Abs, Relu', 'rule'], ['Dense', '-']]
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for layer, *answers in rows:
+        found.setdefault(tuple(answers), []).append(layer)
+    return [[", ".join(layers), *answers] for answers, layers in found.items()]
 
 
 def registered() -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from math import inf
+from math import inf, log2
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,37 @@ def numbers(option: str, text: str, *, infinite: bool = False) -> list[Any]:
             raise InputError(
                 option, f"{part!r} is not a whole number of at least 1{also}", f"write e.g. {option} 64,128,256"
             )
+    return found
+
+
+def rates(option: str, text: str) -> list[float]:
+    """Read learning rates: a list, or a range that doubles from one end to the other.
+
+    Raises:
+        InputError: something else stands there.
+
+    Example:
+        >>> rates("--lr", "2^-3..2^-1"), rates("--lr", "1e-3,0.01")
+        ([0.125, 0.25, 0.5], [0.001, 0.01])
+    """
+    first, span, last = text.partition("..")
+    if not span:
+        return [_rate(option, part) for part in text.split(",")]
+    low, high = _rate(option, first), _rate(option, last)
+    if high < low:
+        raise InputError(option, f"{text!r} falls", "write the smaller learning rate first")
+    return [low * 2**n for n in range(int(log2(high / low) + 1e-9) + 1)]
+
+
+def _rate(option: str, text: str) -> float:
+    base, power, exponent = text.strip().replace("**", "^").partition("^")
+    try:
+        found = float(base) ** float(exponent) if power else float(base)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        found = 0.0
+    if isinstance(found, complex) or not 0 < found < inf:
+        fix = f"write e.g. {option} 2^-12..2^-4 or {option} 0.001,0.003,0.01"
+        raise InputError(option, f"{text!r} is not a learning rate above zero", fix)
     return found
 
 

@@ -14,17 +14,22 @@ from deeplimits.claims.claim import Finding
 from deeplimits.errors import InputError
 from deeplimits.inference.contest import Contest
 from deeplimits.plane.record import Comparison
-from deeplimits.report import claims, theme
+from deeplimits.report import claims, theme, transfer
 from deeplimits.report.exhibits import Exhibit, exhibits
 from deeplimits.report.plot import sheet
 from deeplimits.report.view import family_view
 from deeplimits.report.words import typeset
+from deeplimits.transfer.coordinates import CoordinateCheck
+from deeplimits.transfer.curves import Transfer
+from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.proof import Proof, proof
 
+Record = Comparison | Finding | Proof | Plan | CoordinateCheck | Transfer
 PACKAGES = ("numpy", "scipy", "torch", "numba", "matplotlib")
 
 
 def html(
-    record: Comparison | Finding | Sequence[Comparison] | Sequence[Finding],
+    record: Record | Sequence[Comparison] | Sequence[Finding] | Sequence[Plan | CoordinateCheck | Transfer],
     path: str | os.PathLike[str],
     *,
     command: str | None = None,
@@ -37,7 +42,8 @@ def html(
     carries the whole record as JSON in its element `record`.
 
     Args:
-        record: what `dl.compare` returned, or a list of such records; or the findings of claims.
+        record: what `dl.compare` returned, or a list of such records; or the findings of claims; or the plan,
+            coordinate checks and sweeps of `dl.transfer`, one or several.
         path: the page to write; the figures are written beside it as <stem>-<figure>.png.
         command: the command that makes the page again; by default the call of `dl.compare`.
         data: where the inputs came from, in words.
@@ -49,14 +55,17 @@ def html(
     Raises:
         InputError: a record of another type, or a folder that cannot be written.
     """
-    records: list[Any] = [record] if isinstance(record, Comparison | Finding) else list(record)
-    for one in records:
+    records: list[Any] = [record] if isinstance(record, Record) else list(record)
+    parts = [one for one in records if isinstance(one, Proof | Plan | CoordinateCheck | Transfer)]
+    for one in [] if len(parts) == len(records) else records:
         if not isinstance(one, Comparison | Finding) or type(one) is not type(records[0]):
             raise InputError("html", f"a {type(one).__name__} has no page", "pass what dl.compare returned")
     if not records:
         raise InputError("html", "an empty list", "pass at least one comparison")
     path = Path(path)
     try:
+        if parts:
+            return transfer.page(parts[0] if isinstance(parts[0], Proof) else proof(parts), path, command)
         if isinstance(records[0], Finding):
             return claims.page(records, path, command)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,9 @@ from deeplimits.limits.flow.phase_diagram import PhaseDiagram
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
 from deeplimits.report.figures import agreement, depth, diagonal, phase, plane, width
+from deeplimits.transfer.coordinates import CoordinateCheck
+from deeplimits.transfer.curves import Transfer
+from deeplimits.transfer.proof import Proof, proof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +29,8 @@ def plot(record: Any) -> Figure:
     """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
 
     Args:
-        record: what `dl.compare` returned, the finding of a claim, or a phase diagram (a Criticality draws its own).
+        record: what `dl.compare` returned, the finding of a claim, a coordinate check or sweep of `dl.transfer`, or a
+            phase diagram (a Criticality draws its own).
 
     Returns:
         A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
@@ -50,6 +54,19 @@ def _finding(record: Finding) -> Figure:
     from deeplimits.report import claims
 
     return sheet(claims.panels_of(record), columns=2)
+
+
+@plot.register(Proof)
+def _proof(record: Proof) -> Figure:
+    from deeplimits.report import transfer
+
+    return sheet(transfer.panels_of(record), columns=2)
+
+
+@plot.register(CoordinateCheck)
+@plot.register(Transfer)
+def _part_of_a_proof(record: CoordinateCheck | Transfer) -> Figure:
+    return plot(proof([record]))
 
 
 @plot.register(PhaseDiagram)

@@ -1,7 +1,8 @@
 """From the limit to hyperparameters: settings tuned on a small model, carried to a large one.
 
 `deeplimits.transfer` is this package and the function that makes a plan at once: `dl.transfer(build, base=..., ...)`.
-`deeplimits.transfer.explain(name)` gives the table of a rule, `SAM` sharpness-aware minimization as a plan scales it.
+`dl.transfer.explain(name)` gives the table of a rule; `abc` and `depth_class` classify powers of width and depth,
+`watch` samples a run of the base, and `SAM` is sharpness-aware minimization as a plan scales it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from inspect import Signature, signature
 from types import ModuleType
 from typing import Any
 
-_HOME = {"explain": "role_table", "SAM": "sam"}
+_HOME = {
+    "abc": "abc_parametrization",
+    "explain": "role_table",
+    "SAM": "sam",
+    "watch": "watching",
+    "depth_class": "depth",
+}
 """{name: module of this package that holds it}, imported when it is asked for."""
 
 

@@ -122,10 +122,11 @@ class Budget:
         memory = self.memory(family)
         if memory == 1:
             return dict(given)
-        if "betas" not in given:
+        if not {"betas", "alpha"} & set(given):  # RMSprop has an alpha
             why = "the batch or token rule is on, which changes betas, and the base's are not given"
             raise InputError(where, why, "pass betas=(0.9, 0.95) or whatever the base was tuned with")
-        return {**given, "betas": tuple(beta**memory for beta in given["betas"])}
+        changed = {"betas": tuple(beta**memory for beta in given["betas"])} if "betas" in given else {}
+        return {**given, **changed, **({"alpha": given["alpha"] ** memory} if "alpha" in given else {})}
 
     def words(self) -> str:
         """Return what is on, in one sentence."""

@@ -55,9 +55,10 @@ def clip_grad_norm(
         fix = "use torch.nn.utils.clip_grad_norm_, or a rule of the muP family"
         raise InputError("plan.clip_grad_norm", why, fix)
     by: dict[float, list[torch.Tensor]] = {}
+    rows = {row.name: row for row in plan.rows}
     for name, parameter in _named(model):
         if parameter.grad is not None:
-            by.setdefault(weight(plan[name], rule), []).append(parameter.grad)
+            by.setdefault(weight(rows.get(name) or plan[name], rule), []).append(parameter.grad)
     if not by:
         return torch.tensor(0.0)
     norms = [s * whole(torch.nn.utils.get_total_norm(gradients)) for s, gradients in by.items()]
@@ -66,9 +67,10 @@ def clip_grad_norm(
         why = f"the norm of the gradients is {float(total)}"
         raise InputError("plan.clip_grad_norm", why, "lower the learning rate, or pass error_if_nonfinite=False")
     scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-    for gradients in by.values():
-        for g in gradients:
-            getattr(g, "_local_tensor", g).mul_(scale.to(g.device))
+    with torch.no_grad():
+        for gradients in by.values():
+            for g in gradients:
+                getattr(g, "to_local", lambda g=g: g)().mul_(scale.to(g.device))
     return total
 
 

@@ -44,6 +44,11 @@ def call(model: nn.Module, inputs: Any) -> torch.Tensor:
         result = model(**{name: _moved(value, like) for name, value in inputs.items()})
     else:
         result = model(*(_moved(x, like) for x in (inputs if isinstance(inputs, tuple | list) else [inputs])))
+    return main_output(result)
+
+
+def main_output(result: Any) -> torch.Tensor:
+    """Return the tensor itself, the first of several, or the logits or hidden state of a Hugging Face output."""
     for name in ("logits", "last_hidden_state"):
         if hasattr(result, name):
             return getattr(result, name)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import nn
 
-from deeplimits.transfer.branches import Trial
 from deeplimits.transfer.inputs import call
 from deeplimits.transfer.names import bare
 from deeplimits.transfer.products import Product, Products
+from deeplimits.transfer.trial import Trial
 
 _TWICE = 2.0
 
@@ -65,23 +63,18 @@ def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, flo
     return found
 
 
-def mend(
-    model: nn.Module, lacking: dict[int, float | None], products: Sequence[Product], inputs: Any, seed: int
-) -> Mended:
+def mend(trial: Trial, lacking: Mapping[int, float | None], products: Sequence[Product]) -> Mended:
     """Find what the logits' factors can be folded into, each proved: twice it and half the query change nothing.
 
     In this order: the matrix that queries come from, with its bias; the gain of a norm of the queries; the same of the
     keys; a number that a module of the attention holds, as `scaling`.
 
     Args:
-        model: the base, with real values; left as it was.
+        trial: of the base.
         lacking: `factors`.
         products: of the base.
-        inputs: what the model takes.
-        seed: of the shake that moves parameters away from zero.
     """
     found = Mended()
-    trial = Trial(model, inputs, seed)
     for place, lacks in lacking.items():
         product = products[place]
         members = next((m for m in _candidates(trial, product) if _carries(trial, place, m)), None)
@@ -104,7 +97,7 @@ def _left(product: Product, lacks: float | None) -> str:
         return f"{where}: its scale cannot be read; logits of growing heads need 1/size, not 1/sqrt(size)"
     return (
         f"{where}: logits lack the factor {lacks:.4g} (1/size, not 1/sqrt(size)), and no parameter or number of their "
-        "own carries it: multiply their scale by it in the target, or keep the head size and let the number of heads grow"
+        "own carries it: multiply their scale by it in the target, or keep the head size and let heads grow in number"
     )
 
 
@@ -132,7 +125,7 @@ def _with_bias(trial: Trial, weight: str) -> list[str]:
 def _carries(trial: Trial, place: int, members: list[str]) -> bool:
     """Say whether twice the parameters, with half the query, change nothing."""
     once = trial.output()
-    with trial.set({name: _TWICE * trial.own[name] - (_TWICE - 1) * trial.null[name] for name in members}):
+    with trial.set({name: trial.twice(name) for name in members}):
         return _same(trial, place, once)
 
 
@@ -154,15 +147,6 @@ def _numbers(model: nn.Module, product: Product) -> Iterable[tuple[str, str]]:
 def _scales(trial: Trial, place: int, number: tuple[str, str]) -> bool:
     """Say whether twice the number, with half the query, changes nothing."""
     once = trial.output()
-    with _doubled(trial.model.get_submodule(number[0]), number[1]):
+    module = trial.model.get_submodule(number[0])
+    with trial.held(module, number[1], _TWICE * getattr(module, number[1])):
         return _same(trial, place, once)
-
-
-@contextmanager
-def _doubled(module: nn.Module, name: str):
-    value = getattr(module, name)
-    setattr(module, name, _TWICE * value)
-    try:
-        yield
-    finally:
-        setattr(module, name, value)

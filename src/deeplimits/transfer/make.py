@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
-from math import prod
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from numbers import Integral
 from typing import Any
 
-import torch
 from torch import nn
 
-from deeplimits.errors import InputError
-from deeplimits.transfer import branches, budget, initial
-from deeplimits.transfer.inputs import call, example
+from deeplimits.errors import BaseWarning, InputError
+from deeplimits.transfer import budget, checks, initial
 from deeplimits.transfer.numbers import row
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.reading import Reading, read
 from deeplimits.transfer.rule import Rule, family, get
-from deeplimits.transfer.survey import Parameter, survey
-from deeplimits.transfer.uses import Watch
-
-NARROW, SHALLOW = 32, 4
 
 
 def transfer(
@@ -34,6 +30,7 @@ def transfer(
     seed: int = 0,
     batch: tuple[float, float] | None = None,
     tokens: tuple[float, float] | None = None,
+    fixed: Iterable[str] = (),
 ) -> Plan:
     """Plan how to train a large model with the settings tuned on a small one, in width and in depth.
 
@@ -51,6 +48,7 @@ def transfer(
         seed: of the small copies that are tried.
         batch: (base's, target's) batch size: turns the rule for it on (experimental); left out, it is the base's.
         tokens: (base's, target's) tokens or examples of the whole run, likewise.
+        fixed: patterns of names ("*.router.weight") of matrices inside blocks that are meant not to grow.
 
     Returns:
         a Plan: apply it to the fresh target, and take its parameter groups.
@@ -68,39 +66,23 @@ def transfer(
     budget.decay(decay)
     ratios = budget.budget(batch, tokens)
     small, large, sizes = _models(model, base, target)
-    given = example(small, inputs)
-    watched = _watched(small, given)
-    rows = survey(small, large, watched)
-    deeper = sorted({r.block for r in rows if r.block is not None and r.depth_ratio != 1})
-    _check_depth(chosen, rows)
-    real = initial.materialised(model, sizes[0], seed) if sizes is not None else small  # type: ignore[arg-type]
-    _check_values(real, chosen, deeper, watched)
-    ends = branches.outputs(real, deeper, given, seed) if deeper and chosen.alpha is not None else {}
-    tied = watched.twice if watched else set()
-    gains = branches.last_gains(real, tied, given, seed) if tied and chosen.readout_multiplier else {}
-    measured = {} if _bare_meta(real) else initial.sizes(real)
-    first = {r.name: measured[r.base_name][0] for r in rows if measured}
-    own = _own(model, small, sizes, rows, seed)
-    width = _tied_ratio(rows, tied)
-    numbers = tuple(
-        row(
-            r,
-            chosen,
-            optimizer,
-            decay,
-            own.get(r.name),
-            branch_output=r.base_name in ends,
-            tied_width=width if r.base_name in gains else 1.0,
-            shifted=(ends | gains).get(r.base_name, 0.0) != 0.0,
-            budget=ratios,
-        )
-        for r in rows
-    )
+    found = read(None if sizes is None else model, small, large, sizes, chosen, inputs, seed, fixed)
+    rows = tuple(row(r, chosen, optimizer, decay, budget=ratios, **found.of(r)) for r in found.rows)
     names = sizes or ({"model": type(small).__name__}, {"model": type(large).__name__})
-    notes = [*_notes(rows), *_heads(watched, _watched(large, given) if chosen.readout_multiplier else None)]
-    shown, other = (None if pair is None else (float(pair[0]), float(pair[1])) for pair in (batch, tokens))
+    ratio = [None if pair is None else (float(pair[0]), float(pair[1])) for pair in (batch, tokens)]
     return Plan(
-        *(chosen.name, optimizer, names[0], names[1], decay, numbers, first, tuple(notes)), chosen.alpha, shown, other
+        rule=chosen.name,
+        optimizer=optimizer,
+        base=names[0],
+        target=names[1],
+        decay=decay,
+        rows=rows,
+        initial=found.first,
+        notes=(*found.notes, *_warned(found)),
+        rule_alpha=chosen.alpha,
+        batch=ratio[0],
+        tokens=ratio[1],
+        scales=found.scales(large),
     )
 
 
@@ -114,29 +96,16 @@ def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, A
     if set(base) != set(target):
         odd = ", ".join(sorted(set(base) ^ set(target)))
         raise InputError("transfer", f"{odd} is given for one of base and target only", "give both the same sizes")
+    for sizes in (base, target):
+        for key, size in sizes.items():
+            if base[key] != target[key] and not (isinstance(size, Integral) and int(size) > 0):
+                raise InputError("transfer", f"{key}={size!r} is no size", "give whole numbers from 1 on")
+        try:
+            signature(model).bind(**sizes)
+        except TypeError as error:
+            why = f"the build function does not take {', '.join(sizes)} ({error})"
+            raise InputError("transfer", why, "name base and target sizes as its arguments") from None
     return initial.on_meta(model, base), initial.on_meta(model, target), (dict(base), dict(target))
-
-
-def _watched(model: nn.Module, inputs: Any) -> Watch | None:
-    """Return how parameters are used, where a forward pass can be tried on the meta device."""
-    tensors = [*model.parameters(), *model.buffers()]
-    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
-    for p in model.parameters():
-        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
-    twin = copy.deepcopy(model, empty).eval()  # no value is copied, however large the model
-    try:
-        with torch.no_grad(), Watch(twin) as watch:
-            call(twin, inputs)
-    except (RuntimeError, NotImplementedError):  # values decide what the forward pass does
-        return None
-    return watch
-
-
-def _check_depth(rule: Rule, rows: list[Parameter]) -> None:
-    changed = next((r for r in rows if r.depth_ratio != 1), None)
-    if changed is not None and rule.alpha is None and not rule.any_depth:
-        why = f"the depth changes by {float(changed.depth_ratio):g} and rule {rule.name!r} has no depth part"
-        raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
 
 
 def _named(optimizer: Any) -> str:
@@ -145,62 +114,9 @@ def _named(optimizer: Any) -> str:
     return (optimizer if isinstance(optimizer, type) else type(optimizer)).__name__.lower()
 
 
-def _tied_ratio(rows: list[Parameter], tied: set[str]) -> float:
-    return max((float(r.fan_out_ratio) for r in rows if r.base_name in tied), default=1.0)
-
-
-def _check_values(base: nn.Module, rule: Rule, deeper: list[str], watched: Watch | None) -> None:
-    if _bare_meta(base) and ((deeper and rule.alpha is not None) or (watched and watched.twice)):
-        why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
-        raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
-
-
-def _bare_meta(model: nn.Module) -> bool:
-    return any(parameter.is_meta for parameter in model.parameters())
-
-
-def _own(model: Any, small: nn.Module, sizes: Any, rows: list[Parameter], seed: int) -> dict[str, float]:
-    if sizes is None:
-        return {}
-    base, target = sizes
-    matches: dict[str, dict[str, str]] = {}
-    grows: dict[str, set[str]] = {}
-    for key in (key for key in base if base[key] != target[key]):
-        larger = initial.on_meta(model, {**base, key: 2 * base[key]})
-        try:
-            pairs = survey(small, larger)
-        except InputError as error:
-            if "same width" not in error.why:
-                raise
-            why = f"doubling {key} changes nothing: build ignores it"
-            raise InputError(
-                "transfer", why, f"use {key} in the build function, or leave it out of base and target"
-            ) from None
-        matches[key] = {r.name: r.base_name for r in pairs}
-        grows[key] = {r.base_name for r in pairs if r.fan_in_ratio != 1 or r.fan_out_ratio != 1}
-    powers = initial.exponents(model, base, matches, grows, seed)
-    return {r.name: initial.extrapolated(base, target, powers, r.base_name) for r in rows}
-
-
-def _notes(rows: list[Parameter]) -> list[str]:
-    total = sum(prod(r.shape) for r in rows)
-    grows = sum(prod(r.shape) for r in rows if r.fan_in_ratio != 1 or r.fan_out_ratio != 1)
-    notes = [f"{100 * grows / total:.1f} % of the parameters stand in dimensions that grow"]
-    fixed = [r.name for r in rows if r.stack is not None and r.role == "fixed matrix"]
-    if fixed and grows:
-        notes.append(f"matrices inside blocks that do not grow: {', '.join(fixed[:3])}")
-    narrow = min((r.base.fan_in for r in rows if r.fan_in_ratio != 1), default=NARROW)
-    if narrow < NARROW:
-        notes.append(f"the base is {narrow} wide: below {NARROW} the optimum still moves with width")
-    return notes
-
-
-def _heads(small: Watch | None, large: Watch | None) -> list[str]:
-    """Attention logits of growing heads, which no parameter group can scale."""
-    if small is None or large is None or not small.heads or not large.heads or small.heads[0] == large.heads[0]:
-        return []
-    before, after = small.heads[0], large.heads[0]
-    mend = (
-        f"scale them by sqrt({before})/{after} in the target (scale= of the attention), or let the number of heads grow"
-    )
-    return [f"attention heads grow from {before} to {after}: logits need 1/size, not 1/sqrt(size); {mend}"]
+def _warned(found: Reading) -> list[str]:
+    blocks = {row.block for row in found.rows if row.block is not None}
+    said = checks.small_base(found.rows, len(blocks) or None)
+    for words in said:
+        warnings.warn(words, BaseWarning, stacklevel=4)  # the caller of dl.transfer
+    return said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -17,6 +17,21 @@ def bare(name: str) -> str:
         'layers.3.weight'
     """
     return _WRAPPERS.sub("", name)
+
+
+def pooled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[str]]:
+    """Return {label: names} of parameters that differ by their place in lists only, and have one shape.
+
+    A label has `*` for the places; where several shapes share it, each is labelled with its first name.
+
+    Example:
+        >>> pooled({"a.0.w": (2,), "a.1.w": (2,), "0.w": (2,), "1.w": (3,)})
+        {'a.*.w': ['a.0.w', 'a.1.w'], '0.w': ['0.w'], '1.w': ['1.w']}
+    """
+    held: dict[str, dict[tuple[int, ...], list[str]]] = {}
+    for name, shape in shapes.items():
+        held.setdefault(_PLACE.sub("*", name), {}).setdefault(shape, []).append(name)
+    return {label if len(by) == 1 else names[0]: names for label, by in held.items() for names in by.values()}
 
 
 def stacks(names: Iterable[str]) -> dict[str, dict[int, set[str]]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deeplimits.errors import InputError
 from deeplimits.transfer.budget import OFF, Budget
 from deeplimits.transfer.budget import decay as decay_rule
-from deeplimits.transfer.rule import Rule, family
+from deeplimits.transfer.rule import Powers, Rule, family
 from deeplimits.transfer.survey import Parameter
 
 
@@ -28,8 +30,10 @@ class Row:
         init_ratio: wanted size of its initial values over that in the base.
         init_shift: added to them afterwards (gains that a norm reads as 1 + w).
         lr_mult, eps_mult, decay_mult: of learning rate, epsilon and weight decay.
-        reason: how the numbers came about.
+        reason: how the numbers came about, and what is not claimed.
         source: keys of references.bib.
+        forward_alpha: power of the depth that the model's own forward pass divides its branch by.
+        logits_factor: factor of attention logits of growing heads that is folded into this parameter.
     """
 
     name: str
@@ -42,14 +46,16 @@ class Row:
     depth_ratio: float
     branch_output: bool
     tied_width: float
-    init_mult: float | None
-    init_ratio: float
-    init_shift: float
-    lr_mult: float
-    eps_mult: float
-    decay_mult: float
-    reason: str
-    source: str
+    init_mult: float | None = None
+    init_ratio: float = 1.0
+    init_shift: float = 0.0
+    lr_mult: float = 1.0
+    eps_mult: float = 1.0
+    decay_mult: float = 1.0
+    reason: str = ""
+    source: str = ""
+    forward_alpha: float = 0.0
+    logits_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,9 @@ def row(
     branch_output: bool = False,
     tied_width: float = 1.0,
     shifted: bool = False,
+    forward_alpha: float = 0.0,
+    logits_factor: float = 1.0,
+    remark: str = "",
     budget: Budget = OFF,
 ) -> Row:
     """Return the numbers of a parameter.
@@ -84,6 +93,9 @@ def row(
         branch_output: whether the branch's multiplier is folded into this parameter.
         tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter.
         shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
+        forward_alpha: power of the depth that the forward pass divides the branch by already.
+        logits_factor: factor of attention logits that is folded into this parameter.
+        remark: what is not claimed.
         budget: batch size and tokens, target over base.
 
     Source: yang-2022-tp5 (width), dey-2025-completep, Table 1 (depth).
@@ -100,34 +112,31 @@ def row(
         depth_ratio=m_depth,
         branch_output=branch_output,
         tied_width=tied_width,
-        init_mult=None,
-        init_ratio=1.0,
-        init_shift=0.0,
-        lr_mult=1.0,
-        eps_mult=1.0,
-        decay_mult=1.0,
-        reason="",
         source=", ".join(rule.source),
+        forward_alpha=forward_alpha,
+        logits_factor=logits_factor,
     )
-    found, folded = rates(grown, rule, optimizer, decay, budget), folding(grown, rule)
+    folded = folding(grown, rule)
+    grown = replace(grown, init_shift=folded - 1 if shifted else 0.0)
+    found = rates(grown, rule, optimizer, decay, budget)
     wanted = rule.init(m_in, m_out) * folded
     reasons = [f"init {rule.init.words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
     return replace(
         grown,
         init_mult=None if init is None else wanted / init,
         init_ratio=wanted,
-        init_shift=folded - 1 if shifted else 0.0,
         lr_mult=found.lr,
         eps_mult=found.eps,
         decay_mult=found.decay,
-        reason="; ".join([*reasons, *found.reasons]) or "does not grow",
+        reason="; ".join(filter(None, [*reasons, *found.reasons, remark])) or "does not grow",
     )
 
 
 def folding(grown: Row, rule: Rule) -> float:
     """Return the multiplier of the forward pass that is folded into a parameter."""
     branch = grown.branch_output and rule.alpha is not None and grown.depth_ratio != 1
-    return (grown.depth_ratio ** -(rule.alpha or 0.0) if branch else 1.0) / grown.tied_width
+    depth = grown.depth_ratio ** (grown.forward_alpha - (rule.alpha or 0.0)) if branch else 1.0
+    return depth / grown.tied_width * grown.logits_factor
 
 
 def gradient(grown: Row, rule: Rule) -> float:
@@ -137,6 +146,22 @@ def gradient(grown: Row, rule: Rule) -> float:
     """
     depth = 1.0 if rule.alpha is None else grown.depth_ratio**-rule.alpha
     return rule.eps(grown.fan_in_ratio, grown.fan_out_ratio) * depth / folding(grown, rule)
+
+
+def perturbations(rows: Iterable[Row], rule: Rule) -> dict[str, float]:
+    """Return {name: scale of SAM's perturbation of a parameter}, what is folded into it included.
+
+    Args:
+        rows: of the parameters.
+        rule: the parametrization.
+
+    Raises:
+        InputError: the rule says nothing of perturbations.
+    """
+    if rule.perturbation == Powers():
+        why = f"rule {rule.name!r} says nothing of the perturbation"
+        raise InputError("SAM", why, "plan with rule='mup2_sam', or leave out the plan for plain SAM")
+    return {row.name: rule.perturbation(row.fan_in_ratio, row.fan_out_ratio) * folding(row, rule) for row in rows}
 
 
 def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = OFF) -> Rates:
@@ -155,8 +180,7 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
     lr = rule.lr[kind](m_in, m_out) * budget.lr(kind)
     reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
-    own = own_scale(optimizer, grown.fan_in, grown.fan_out)
-    own /= own_scale(optimizer, grown.fan_in / m_in, grown.fan_out / m_out)
+    own = own_scale(optimizer, *_sides(grown, 1.0, 1.0)) / own_scale(optimizer, *_sides(grown, m_in, m_out))
     if own != 1:
         lr /= own
         reasons.append(f"the optimizer's own factor {own:.3g} undone")
@@ -169,14 +193,28 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
         lr *= grown.depth_ratio**power
         reasons.append(f"in a block: LR m_L^{power:g}")
         if grown.branch_output:
-            reasons.append(f"ends a branch: the branch's m_L^-{rule.alpha:g} folded in")
+            left = rule.alpha - grown.forward_alpha
+            own = f", of which the forward pass has m_L^-{grown.forward_alpha:g}" if grown.forward_alpha else ""
+            reasons.append(f"ends a branch: the branch's m_L^-{left:g} folded in{own}")
     if grown.tied_width != 1:
         reasons.append(f"before a tied readout: its 1/m = 1/{grown.tied_width:g} folded in")
+    if grown.logits_factor != 1:
+        reasons.append(f"logits of heads that grow: 1/size, so {grown.logits_factor:.4g} folded in")
     folded = folding(grown, rule)
     squared = folded**2 if kind == "sgd" else folded
     weight_decay /= squared if decays.per_rate else 1.0
+    if grown.init_shift:  # w = 0 is the gain of the base, not of the target
+        weight_decay = 0.0
+        reasons.append("a gain 1 + w that is shifted does not decay")
     eps = gradient(grown, rule) * budget.eps(kind) if kind == "entrywise" else 1.0
     return Rates(lr * squared, eps, weight_decay, tuple(reasons))
+
+
+def _sides(grown: Row, m_in: float, m_out: float) -> tuple[float, float]:
+    """Return what an optimizer takes for fan-in and fan-out: the columns and rows of a matrix as it is stored."""
+    columns, rows = grown.fan_in / m_in, grown.fan_out / m_out
+    turned = grown.shape[-2:] == (grown.fan_in, grown.fan_out) and grown.fan_in != grown.fan_out
+    return (rows, columns) if turned else (columns, rows)
 
 
 def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:

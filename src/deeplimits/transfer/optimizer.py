@@ -27,6 +27,18 @@ def of_torch(name: str, where: str) -> Any:
     raise InputError(where, f"torch.optim has no optimizer {name!r}", fix)
 
 
+def name_of(optimizer: torch.optim.Optimizer) -> str:
+    """Return the name of an optimizer as plans call it; of torch's Muon with its mode.
+
+    Example:
+        >>> name_of(torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))]))
+        'adamw'
+    """
+    name = "muon" if isinstance(optimizer, torch.optim.Muon) else type(optimizer).__name__.lower()
+    mode = optimizer.param_groups[0].get("adjust_lr_fn") if optimizer.param_groups else None
+    return f"{name}:{mode}" if name == "muon" and mode else name
+
+
 def base_groups(model: nn.Module, lr: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
     """Return the groups of the base itself: one learning rate, and no decay of gains and biases."""
     matrices, vectors = ([p for p in model.parameters() if (p.dim() > 1) == big] for big in (True, False))

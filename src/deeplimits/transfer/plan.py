@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,11 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer import budget
 from deeplimits.transfer.budget import Budget
-from deeplimits.transfer.initial import STANDARD_ERRORS, sizes
+from deeplimits.transfer.initial import STANDARD_ERRORS, Hold, sizes
 from deeplimits.transfer.names import bare
-from deeplimits.transfer.numbers import Row, as_dict
+from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Rule, family, get
 
-FORMAT = 2
 EPSILON = 1e-8
 
 
@@ -38,6 +37,7 @@ class Plan:
         notes: what a user should know.
         rule_alpha: exponent of residual branches; None where the rule says nothing of depth.
         batch, tokens: (base's, target's) batch size and tokens of the run where the rules for them are on; else None.
+        scales: {"module.attribute": value} of attention whose heads grow, where no parameter carries the factor.
     """
 
     rule: str
@@ -51,6 +51,7 @@ class Plan:
     rule_alpha: float | None = None
     batch: tuple[float, float] | None = None
     tokens: tuple[float, float] | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def parametrization(self) -> Rule:
@@ -64,17 +65,19 @@ class Plan:
 
     def __getitem__(self, name: str) -> Row:
         """Return the row of a parameter."""
+        wanted = bare(name)
         for row in self.rows:
-            if row.name == bare(name):
+            if row.name == wanted:
                 return row
         raise InputError("plan", f"{name!r} is not in the plan", "take a name of model.named_parameters()")
 
-    def apply(self, model: nn.Module, initial: bool) -> Plan:
+    def apply(self, model: nn.Module, initial: bool, hold: Hold = nullcontext) -> Plan:
         """Rescale a freshly initialised target once, by name; returns the plan with every init_mult filled in.
 
         Args:
             model: the target, with real values (wrapped, sharded or compiled or not).
             initial: must be True, to say that the weights are initial: trained weights are never rescaled.
+            hold: a context in which a parameter is whole, where a framework keeps it in parts (`integrations`).
 
         Raises:
             InputError: the model is not the target, its weights have the planned sizes already or do not look initial.
@@ -86,18 +89,33 @@ class Plan:
         if any(parameter.is_meta for parameter in parameters.values()):
             fix = "materialise it first: model.to_empty(device=...) and its own initialisation"
             raise InputError("plan.apply", "the model is on the meta device and has no values", fix)
-        measured = sizes(model)
+        measured = sizes(model, hold)
         resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
         self._check_initial(measured, resolved)
         with torch.no_grad():
             for row in self.rows:
                 if resolved[row.name] != 1 or row.init_shift:
-                    parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
+                    with hold(parameters[row.name]):
+                        parameters[row.name].mul_(resolved[row.name]).add_(row.init_shift)
+        self.set_scales(model)
         return replace(self, rows=tuple(replace(row, init_mult=resolved[row.name]) for row in self.rows))
+
+    def set_scales(self, model: nn.Module) -> None:
+        """Set the numbers that scale attention logits where no parameter does; `apply` does so, loading does not.
+
+        Args:
+            model: the target, wrapped or not.
+        """
+        modules = {bare(name): module for name, module in model.named_modules()}
+        for place, value in self.scales.items():
+            path, _, attribute = place.rpartition(".")
+            setattr(modules[path], attribute, value)
 
     def _multiplier(self, row: Row, size: float) -> float:
         if row.init_mult is not None:
             return row.init_mult
+        if not self.initial:
+            raise InputError("plan.apply", "the base was on the meta device, without values", "plan with a real base")
         wanted = self.initial.get(row.name, 0.0) * row.init_ratio
         return wanted / size if size and wanted else 1.0
 
@@ -107,8 +125,10 @@ class Plan:
             size, count = measured[row.name]
             base = self.initial.get(row.name, 0.0)
             if not size or not base or row.init_mult is None:
+                carry += [row.name] if row.init_shift and size and not base else []  # a gain 1 + w starts from 0
                 continue
-            error = STANDARD_ERRORS * count**-0.5 + 0.05
+            in_base = count / (row.fan_in_ratio * row.fan_out_ratio)
+            error = STANDARD_ERRORS * (1 / count + 1 / in_base) ** 0.5 + 0.05
             wanted = base * row.init_ratio
             own = wanted / row.init_mult
             if abs(log(size / own)) > error:
@@ -172,11 +192,34 @@ class Plan:
 
         return hybrid.optimizers(self, model, lr, **settings)
 
+    def perturbations(self) -> dict[str, float]:
+        """Return {name: scale of SAM's perturbation}; an error where the rule has no word on it."""
+        return perturbations(self.rows, self.parametrization)
+
     def sam(self, optimizer: torch.optim.Optimizer, rho: float) -> Any:
         """Return `deeplimits.transfer.SAM` around an optimizer made from `param_groups`; rho is the base's."""
         from deeplimits.transfer.sam import SAM
 
         return SAM(optimizer, rho, self)
+
+    def watch(self, optimizer: torch.optim.Optimizer, every: int = 100, to: Any = "watch.csv", **settings: Any) -> Any:
+        """Write predicted and measured sizes of updates, logits and learning rates every so many steps, and guard.
+
+        Args:
+            optimizer: made from `param_groups` or `optimizers`.
+            every: number of steps from one sample to the next.
+            to: a CSV file, TensorBoard's SummaryWriter or a function of samples.
+            settings: model= (for logits), against= (a watched run of the base), as in `watching.RunWatch`.
+        """
+        from deeplimits.transfer.watching import RunWatch
+
+        return RunWatch(optimizer, every, to, plan=self, **settings)
+
+    def of(self, optimizer: torch.optim.Optimizer) -> Plan:
+        """Return the plan with the numbers for an optimizer in use: one of a hybrid may be of another family."""
+        from deeplimits.transfer import hybrid
+
+        return hybrid.of(self, optimizer)
 
     def clip_grad_norm(
         self, model: nn.Module | torch.optim.Optimizer, max_norm: float, error_if_nonfinite: bool = False
@@ -202,10 +245,9 @@ class Plan:
             value: for the base.
             optimizer: made from `param_groups`.
         """
-        if any("param_names" not in group for group in optimizer.param_groups):
-            why = "the optimizer's groups carry no parameter names"
-            raise InputError("plan", why, "make the optimizer from plan.param_groups(model, lr=...)")
-        return [value * self[group["param_names"][0]].lr_mult for group in optimizer.param_groups]
+        from deeplimits.transfer import ratios
+
+        return ratios.scale(self, value, optimizer)
 
     def guard(self, optimizer: torch.optim.Optimizer, tolerance: float = 1e-6) -> None:
         """Check that the groups' learning rates still stand in the planned ratios.
@@ -213,45 +255,28 @@ class Plan:
         Raises:
             InputError: something (a scheduler given one number, a restored state) erased them; names the group.
         """
-        rates = [float(group["lr"]) for group in optimizer.param_groups]
-        planned = self.scale(1.0, optimizer)
-        top = max(range(len(rates)), key=lambda n: rates[n])
-        for group, rate, ratio in zip(optimizer.param_groups, rates, planned, strict=True):
-            expected = rates[top] * ratio / planned[top]
-            if abs(rate - expected) > tolerance * abs(expected):
-                why = f"the learning rate of {group['param_names'][0]} is {rate:.4g}, the plan says {expected:.4g}"
-                fix = "give the scheduler plan.scale(value, optimizer) in place of one number (max_lr, eta_min, min_lr)"
-                raise InputError("plan.guard", why, fix)
+        from deeplimits.transfer import ratios
+
+        ratios.guard(self, optimizer, tolerance)
 
     def explain(self) -> str:
         """Return the table of the plan in words: name, shape, role, numbers, why, source."""
-        head = ("name", "shape", "role", "init", "LR", "decay", "eps", "why", "source")
-        lines = [head, *((*_cells(row), row.reason, row.source) for row in self.rows)]
-        widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
-        decay = f"decay {self.decay}: {budget.decay(self.decay).words}"
-        return "\n".join([f"{self.rule}, {self.optimizer}", decay, self.budget.words(), *self.notes, *table])
+        from deeplimits.transfer.plan_table import explain
+
+        return explain(self)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        content = {**vars(self), "format": FORMAT, "rows": [as_dict(row) for row in self.rows]}
-        content |= {"base": dict(self.base), "target": dict(self.target), "initial": dict(self.initial)}
-        Path(path).write_text(json.dumps(content, indent=1), encoding="utf-8")
+        from deeplimits.transfer import plan_file
+
+        plan_file.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(
-                "Plan.load", f"{path} cannot be read ({error})", "name a file that plan.save wrote"
-            ) from None
-        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
-        rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
-        pairs = {name: content[name] and tuple(content[name]) for name in ("batch", "tokens")}
-        return cls(**{**content, **pairs, "rows": rows, "notes": tuple(content["notes"])})
+        from deeplimits.transfer import plan_file
+
+        return plan_file.load(path)
 
     def _parameters(self, model: nn.Module, where: str, partial: bool = False) -> dict[str, nn.Parameter]:
         found = {bare(name): parameter for name, parameter in model.named_parameters()}
@@ -268,12 +293,6 @@ class Plan:
                 why = f"{name} has shape {shape}, the plan's target {planned[name]}"
                 raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
         return found
-
-
-def _cells(row: Row) -> Iterable[str]:
-    init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
-    shape = "x".join(map(str, row.shape)) or "1"
-    return (row.name, shape, row.role, init, *(f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)))
 
 
 def _named(names: list[str]) -> str:

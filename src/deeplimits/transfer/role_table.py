@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from math import log
-from typing import Any
 
 from deeplimits.transfer.budget import Decay, decays, optional
 from deeplimits.transfer.numbers import Row, folding, rates
@@ -101,11 +100,9 @@ def _values(grown: Row, rule: Rule) -> tuple[float, ...]:
 
 
 def _row(m_in: float, m_out: float, depth: float = 1.0) -> Row:
-    numbers: dict[str, Any] = dict.fromkeys(("init_ratio", "lr_mult", "eps_mult", "decay_mult", "tied_width"), 1.0)
-    numbers |= {"fan_in": round(m_in), "fan_out": round(m_out), "fan_in_ratio": m_in, "fan_out_ratio": m_out}
-    words: dict[str, Any] = dict.fromkeys(("name", "role", "reason", "source"), "")
+    fans = {"fan_in": round(m_in), "fan_out": round(m_out), "fan_in_ratio": m_in, "fan_out_ratio": m_out}
     shape = (round(m_out), round(m_in))
-    return Row(shape=shape, depth_ratio=depth, branch_output=False, init_mult=1.0, init_shift=0.0, **numbers, **words)
+    return Row(name="", shape=shape, role="", depth_ratio=depth, branch_output=False, tied_width=1.0, **fans)
 
 
 def _power(value: float, of: str) -> str:

@@ -90,6 +90,10 @@ class Rule:
         return replace(self, alpha=float(alpha), name=f"{self.name} with alpha {alpha:g}", words=words)
 
 
+_GIVEN: dict[str, Rule] = {}
+"""Rules that were given as objects in this process, so that plans made with them find them by name."""
+
+
 @cache
 def rules() -> dict[str, Rule]:
     """Return every rule by name, read from the files in `rules/`."""
@@ -108,10 +112,15 @@ def get(name: str | Rule, alpha: float | None = None) -> Rule:
         DescriptionError: no such rule; offers the nearest names.
     """
     if isinstance(name, Rule):
+        if rules().get(name.name, name) != name:
+            fix = "give it another name, or its alpha as alpha="
+            raise DescriptionError("transfer", f"a rule that differs is called {name.name!r} already", fix)
+        _GIVEN[name.name] = name
         return name.with_alpha(alpha)
-    if name not in rules():
-        raise DescriptionError("transfer", f"rule={name!r} is not known", nearest(str(name), rules()))
-    return rules()[name].with_alpha(alpha)
+    known = rules() | _GIVEN
+    if name not in known:
+        raise DescriptionError("transfer", f"rule={name!r} is not known", nearest(str(name), known))
+    return known[name].with_alpha(alpha)
 
 
 def family(optimizer: str) -> str:
@@ -127,6 +136,9 @@ def family(optimizer: str) -> str:
     for name, members in FAMILIES.items():
         if optimizer.lower() in (name, *members):
             return name
+    if optimizer.lower() == "sam":
+        fix = "plan for the optimizer inside, with rule='mup2_sam', and wrap it: plan.sam(optimizer, rho=...)"
+        raise DescriptionError("transfer", "SAM takes its steps with another optimizer", fix)
     known = [member for members in FAMILIES.values() for member in members]
     kinds = "sgd (steps follow the gradient's size), entrywise (Adam-like), spectral (Muon-like)"
     fix = f"{nearest(optimizer, known)}; or name the family: {kinds}"

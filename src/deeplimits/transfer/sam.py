@@ -10,9 +10,9 @@ import torch
 from torch.optim import Optimizer
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.numbers import folding
+from deeplimits.transfer.clip import whole
+from deeplimits.transfer.names import bare
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.rule import Powers, get
 
 
 class SAM(Optimizer):
@@ -125,20 +125,11 @@ class SAM(Optimizer):
 
 
 def _square(gradient: Any) -> float:
-    square = gradient.detach().double().square().sum()
-    full = getattr(square, "full_tensor", None)  # sharded gradients
-    return float(full() if full else square)
+    return float(whole(gradient.detach().double().square().sum()))
 
 
 def _scales(plan: Plan, optimizer: Optimizer) -> dict[Any, float]:
-    rule = get(plan.rule.split(" with alpha")[0])
-    if rule.perturbation == Powers():
-        why = f"rule {rule.name!r} says nothing of the perturbation"
-        raise InputError("SAM", why, "plan with rule='mup2_sam', or leave out the plan for plain SAM")
+    scales = plan.perturbations()
     plan.scale(1.0, optimizer)
-    found = {}
-    for group in optimizer.param_groups:
-        for name, parameter in zip(group["param_names"], group["params"], strict=True):
-            row = plan[name]
-            found[parameter] = rule.perturbation(row.fan_in_ratio, row.fan_out_ratio) * folding(row, rule)
-    return found
+    named = [(group["param_names"], group["params"]) for group in optimizer.param_groups]
+    return {p: scales[bare(name)] for names, held in named for name, p in zip(names, held, strict=True)}

@@ -63,10 +63,19 @@ class Runs:
     Attributes:
         model: one of them, whose parameters do not matter.
         parameters: {name: values, shape (learning rates, seeds, *shape)}.
+        start: {name: values before training, shape (seeds, *shape)}.
     """
 
     model: nn.Module
     parameters: Mapping[str, torch.Tensor]
+    start: Mapping[str, torch.Tensor]
+
+    def each(self, function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+        """Return function(model, *inputs) of every run, shape (learning rates, seeds, ...)."""
+        flat = {name: value.flatten(0, 1) for name, value in self.parameters.items()}
+        with torch.no_grad():
+            found = _every(self.model, function, flat, inputs)
+        return found.unflatten(0, next(iter(self.parameters.values())).shape[:2])
 
     def measure(self, function: Callable[..., torch.Tensor], *inputs: torch.Tensor, rows: int = 256) -> np.ndarray:
         """Return function(model, *inputs), a mean over rows, for every run, shape (learning rates, seeds, ...).
@@ -77,13 +86,10 @@ class Runs:
             rows: at a time.
         """
         count, total = len(inputs[0]), torch.zeros(())
-        flat = {name: value.flatten(0, 1) for name, value in self.parameters.items()}
         for start in range(0, count, rows):
             part = [x[start : start + rows] for x in inputs]
-            with torch.no_grad():
-                total = total + _every(self.model, function, flat, part) * (len(part[0]) / count)
-        lead = next(iter(self.parameters.values())).shape[:2]
-        return total.reshape(*lead, *total.shape[1:]).double().numpy()
+            total = total + self.each(function, *part) * (len(part[0]) / count)
+        return total.double().numpy()
 
     def losses(self, loss: Loss, *inputs: torch.Tensor) -> np.ndarray:
         """Return the loss of every run on all rows, shape (learning rates, seeds); infinite where a run diverged."""
@@ -150,7 +156,7 @@ def side_by_side(
         with torch.no_grad():
             optimizer(step, gradients)
     shape = len(lrs), len(seeds)
-    return Runs(model, {name: v.detach().unflatten(0, shape) for name, v in values.items()})
+    return Runs(model, {name: v.detach().unflatten(0, shape) for name, v in values.items()}, start)
 
 
 class _Call(nn.Module):

@@ -54,6 +54,11 @@ class Parameter:
         return Fraction(self.target.fan_out, self.base.fan_out)
 
     @property
+    def target_block(self) -> str:
+        """Its block in the target, as "model.layers.12"; empty outside."""
+        return "" if self.block is None else self.name[: len(self.name) - len(self.base_name) + len(self.block)]
+
+    @property
     def role(self) -> str:
         """What the parameter is, in the field's words."""
         if self.target.kind == VECTOR:
@@ -96,7 +101,7 @@ def survey(base: nn.Module, target: nn.Module, watch: Watch | None = None) -> li
         rows.append(Parameter(name, other, shape, own[0], own[1], where[0], where[1], where[2], tied))
     if all(row.fan_in_ratio == row.fan_out_ratio == row.depth_ratio == 1 for row in rows):
         why = "base and target have the same width in every dimension and the same depth"
-        fix = "check that build uses its arguments, and give a target that differs from the base"
+        fix = "check that build uses its arguments (blocks that share weights show no depth), and give another target"
         raise InputError("transfer", why, fix)
     _check_experts(rows, old)
     return rows

@@ -117,9 +117,15 @@ def lr_transfer(
     losses = [
         [[found[Task(place, log2(lr), seed).key].loss for seed in range(seeds)] for lr in rates] for place in places
     ]
-    sizes = [dict(place) for place in places]
     words = schedule.words(_common(found))
-    return summarise(chosen.name, sizes, [log2(lr) for lr in rates], np.array(losses), margin, schedule=words)
+    return summarise(
+        chosen.name,
+        [dict(size) for size in sizes],
+        [log2(lr) for lr in rates],
+        np.array(losses),
+        margin,
+        schedule=words,
+    )
 
 
 def _trained(
@@ -148,7 +154,7 @@ def _common(found: Mapping[str, Done]) -> schedule.Schedule | None:
 
 
 def _fingerprint(function: Any) -> str:
-    """Return a digest of a function's or class's source and of the plain values that it reads."""
+    """Return a digest of a function's or class's source, and of the plain values and inner functions that it reads."""
     try:
         text = inspect.getsource(function)
     except (OSError, TypeError):
@@ -158,6 +164,8 @@ def _fingerprint(function: Any) -> str:
         values = {**held.nonlocals, **held.globals}
         plain = {name: value for name, value in values.items() if isinstance(value, int | float | str | tuple)}
         text += repr(sorted(plain.items())) + repr(function.__defaults__) + repr(function.__kwdefaults__)
+        inner = {name: value for name, value in held.nonlocals.items() if inspect.isfunction(value)}
+        text += "".join(_fingerprint(inner[name]) for name in sorted(inner) if inner[name] is not function)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

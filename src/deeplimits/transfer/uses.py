@@ -19,8 +19,10 @@ def of_tensor(*names: str) -> set[Any]:
 LINEAR = {F.linear}
 RIGHT = {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__}
 RIGHT |= {torch.Tensor.mm, torch.Tensor.bmm}
+RIGHT |= {getattr(of, name) for of, name in ((torch, "_grouped_mm"), (F, "grouped_mm")) if hasattr(of, name)}
 SHIFTED = {torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm}
 LOOKUPS = {F.embedding, F.embedding_bag}
+_CONVOLUTIONS = {F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d}
 _TURNS = {torch.t, torch.Tensor.t, torch.Tensor.transpose, torch.transpose, torch.Tensor.permute, torch.permute}
 _TURNS |= {torch.Tensor.T.__get__, torch.Tensor.mT.__get__}  # type: ignore[attr-defined]
 _CARRIED = {torch.cat, torch.concat, torch.stack, torch.Tensor.expand, torch.Tensor.expand_as, torch.Tensor.repeat}
@@ -29,6 +31,7 @@ _CARRIED |= of_tensor("add", "sub", "mul", "div", "add_", "mul_", "__truediv__",
 _CARRIED |= of_tensor(*(f"__{side}{name}__" for side in ("", "r", "i") for name in ("add", "sub", "mul")))
 _PARTS = {torch.Tensor.chunk, torch.chunk, torch.Tensor.split, torch.split, torch.Tensor.__getitem__, torch.Tensor.to}
 _PARTS |= {torch.Tensor.float, torch.Tensor.contiguous, torch.Tensor.unbind, torch.unbind, torch.Tensor.type_as}
+_PARTS |= {torch.Tensor.data.__get__, *of_tensor("detach", "clone", "type", "double", "half", "bfloat16")}  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -53,34 +56,41 @@ class Watch(TorchFunctionMode):
         carried: names of those added to, multiplied with or put beside activations, entry by entry.
         unclear: names of those combined with one another, so that it stays open what they are summed over.
         order: names of all parameters in the order of their first use.
-        heads: sizes of the heads of every attention, in order.
+        times: {name: how often all of it is multiplied with, convolved with or looked up}.
     """
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self._axes = {id(p): (name, tuple(range(p.dim()))) for name, p in model.named_parameters()}
+        self._entries = {name: p.numel() for name, p in model.named_parameters()}
         self._kept: list[Any] = []
         self.uses: dict[str, Use] = {}
         self.twice: set[str] = set()
         self.carried: set[str] = set()
         self.unclear: set[str] = set()
         self.order: list[str] = []
-        self.heads: list[int] = []
+        self.times: dict[str, int] = {}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given = enumerate([*args, *kwargs.values()])
         known = {place: self._axes.get(id(value)) for place, value in given if isinstance(value, torch.Tensor)}
         found = {place: entry for place, entry in known.items() if entry is not None}
-        for place, (name, axes) in found.items():
-            self._note(name, _use(function, place, args, axes))
+        if not (
+            getattr(function, "__name__", "") == "__get__" and function not in _TURNS
+        ):  # sizes, devices and the like
+            for place, (name, axes) in found.items():
+                use = _use(function, place, args, axes)
+                self._note(name, use)
+                whole = [*args, *kwargs.values()][place].numel() == self._entries[name]
+                if whole and (use is not None or function in _CONVOLUTIONS):
+                    self.times[name] = self.times.get(name, 0) + 1
+            self.order += [name for name in sorted(self._listed(args)) if name not in self.order]
         names = {name for name, axes in found.values() if len(axes) > 1}
         if function in _CARRIED | RIGHT | LINEAR and len(names) > 1:
             self.unclear |= names
         if function in _CARRIED:
             self.carried |= names | self._listed(args)
-        if function is F.scaled_dot_product_attention and kwargs.get("scale") is None:
-            self.heads.append(int(args[0].shape[-1] if args else kwargs["query"].shape[-1]))
         result = function(*args, **kwargs)
         first = args[0] if args else None
         if isinstance(first, torch.Tensor) and id(first) in self._axes:
@@ -88,8 +98,8 @@ class Watch(TorchFunctionMode):
         return result
 
     def _listed(self, args: Any) -> set[str]:
-        first = args[0] if args and isinstance(args[0], tuple | list) else ()
-        return {self._axes[id(value)][0] for value in first if id(value) in self._axes}
+        lists = [values for values in args if isinstance(values, tuple | list)]
+        return {self._axes[id(value)][0] for values in lists for value in values if id(value) in self._axes}
 
     def _note(self, name: str, use: Use | None) -> None:
         if name not in self.order:

@@ -49,7 +49,7 @@ def text() -> tuple[torch.Tensor, int]:
     joined = "\n".join(topics[name] for name in sorted(topics))
     kinds = sorted(set(joined))
     place = {kind: number for number, kind in enumerate(kinds)}
-    return torch.tensor([place[character] for character in joined]), len(kinds)
+    return torch.tensor([place[character] for character in joined], device="cpu"), len(kinds)  # a model may be on meta
 
 
 def windows(count: int, length: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,6 +1,7 @@
 """A pre-norm residual perceptron on scikit-learn's digits: h + down(relu(up(norm(h)))).
 
-Readout and ends of branches start from zero: the change of the logits is then not mixed with their initial size.
+Inputs have norm 1, so the read-in starts from weights of variance 1, and the hidden layers from 2/width. Readout and
+ends of branches start from zero: the change of the logits is then not mixed with their initial size.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, width)
         self.down = nn.Linear(width, width, bias=False)
-        nn.init.zeros_(self.down.weight)
+        nn.init.normal_(self.up.weight, std=(2 / width) ** 0.5)
+        for start in (self.up.bias, self.down.weight):
+            nn.init.zeros_(start)
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         return h + self.down(torch.relu(self.up(self.norm(h))))
@@ -32,10 +35,12 @@ class Mlp(nn.Module):
 
     def __init__(self, width: int, depth: int):
         super().__init__()
-        self.read_in = nn.Linear(64, width)
+        self.read_in = nn.Linear(64, width, bias=False)
         self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
         self.norm, self.readout = nn.LayerNorm(width), nn.Linear(width, 10)
-        nn.init.zeros_(self.readout.weight)
+        nn.init.normal_(self.read_in.weight)
+        for start in (self.readout.weight, self.readout.bias):
+            nn.init.zeros_(start)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.read_in(x)

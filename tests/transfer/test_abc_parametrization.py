@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.abc import abc
+from deeplimits.transfer.abc_parametrization import abc
 
 SP = ([0, 0, 0], [0, 0.5, 0.5])
 NTP = ([0, 0.5, 0.5], [0, 0, 0])
@@ -33,7 +33,7 @@ def test_table(name):
 
 def test_named():
     assert [abc(name).regime for name in ("sp", "ntp", "mup")] == ["kernel", "kernel", "feature learning"]
-    assert abc("mean_field").regime == "feature learning"
+    assert dl.transfer.abc("mean_field").regime == "feature learning"
     for hidden in (1, 2, 5):
         assert set(abc("mup", hidden=hidden).r_layers) == {0.0}
     assert abc(*TABLE["mup without the input's correction"][:3]).r_layers == (1.0, 0.0)
@@ -84,6 +84,42 @@ def test_one_step_moves_features_as_classified(name):
     sizes = [np.mean([np.log(change(a, b, c, width, seed)) for seed in range(3)]) for width in widths]
     slope = np.polyfit(np.log(widths), sizes, 1)[0]
     assert slope == pytest.approx(-r, abs=0.12)
+
+
+def gelu_changes(width, seed, steps=2):
+    """Root mean square of what each step of SGD changes in the last hidden layer, in SP with learning rate 1.
+
+    The activation does not saturate and the loss, -y f, has a derivative of 1 whatever f is, so that nothing but the
+    parametrization makes a change large.
+    """
+    torch.manual_seed(seed)
+    x, y = torch.randn(8, 10, dtype=torch.float64), torch.randn(8, 1, dtype=torch.float64).sign()
+    shapes = [(width, 10), (width, width), (1, width)]
+    w = [torch.randn(s, dtype=torch.float64) * s[1] ** -0.5 for s in shapes]
+    w = [p.requires_grad_() for p in w]
+    gelu = torch.nn.functional.gelu
+
+    def hidden():
+        return gelu(gelu(x @ w[0].T) @ w[1].T)
+
+    found = []
+    for _ in range(steps):
+        before = hidden().detach()
+        loss = -(y * (hidden() @ w[-1].T)).mean()
+        for p, g in zip(w, torch.autograd.grad(loss, w), strict=True):
+            p.data -= g
+        found.append(float((hidden().detach() - before).square().mean().sqrt()))
+    return found
+
+
+@pytest.mark.slow
+def test_sp_with_a_constant_rate_is_worse_from_the_second_step():
+    """n^(1/2) at the first step, while the readout is still of size n^(-1/2); n^(-r) = n from the second; 0.12."""
+    widths = [128, 256, 512, 1024, 2048]
+    sizes = np.array([np.mean([np.log(gelu_changes(width, seed)) for seed in range(3)], axis=0) for width in widths])
+    first, second = (np.polyfit(np.log(widths), sizes[:, step], 1)[0] for step in (0, 1))
+    assert first == pytest.approx(0.5, abs=0.12)
+    assert second == pytest.approx(-abc(*TABLE["sp, 1"][:3]).r, abs=0.12)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""Models that a plan would be wrong for: refused before any work, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from math import prod
+from typing import Any
+
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils import parametrize
+
+from deeplimits.errors import InputError
+from deeplimits.transfer.layout import MATRIX
+from deeplimits.transfer.matching import listed
+from deeplimits.transfer.products import Product
+from deeplimits.transfer.survey import Parameter
+from deeplimits.transfer.uses import Watch
+
+NARROW, SHALLOW = 32, 4
+
+
+def readable(model: Any) -> None:
+    """Refuse what is no model, has parameters without a shape, or weights that are computed from others.
+
+    Raises:
+        InputError: one of these.
+    """
+    if not isinstance(model, nn.Module):
+        why = f"the build function returns {type(model).__name__}, not a torch.nn.Module"
+        raise InputError("transfer", why, "return the model")
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            why = f"{name} stands on no device and has no shape yet: its module is lazy"
+            raise InputError(
+                "transfer", why, "name its sizes (nn.Linear in place of nn.LazyLinear), or run the model once"
+            )
+    for name, module in model.named_modules():
+        old = [key for key in vars(module).get("_parameters", {}) if key.endswith("_g")]
+        if parametrize.is_parametrized(module) or any(f"{key[:-2]}_v" in module._parameters for key in old):
+            why = f"the weight of {name} is computed from other parameters (weight_norm or another parametrization)"
+            fix = "remove it (torch.nn.utils.parametrize.remove_parametrizations); norms of activations are fine"
+            raise InputError("transfer", why, fix)
+
+
+def same_uses(rows: Iterable[Parameter], base: Watch | None, target: Watch | None) -> None:
+    """Refuse weights that blocks share, where their number changes: the names do not show the depth.
+
+    Raises:
+        InputError: a parameter is used more often in the target.
+    """
+    if base is None or target is None:
+        return
+    for row in rows:
+        before, after = base.times.get(row.base_name, 0), target.times.get(row.name, 0)
+        if before and after and before != after and len(row.shape) > 1:
+            why = f"{row.name} is used {before} times by the base and {after} times by the target: blocks share weights"
+            raise InputError(
+                "transfer", why, "keep the depth: gradients add up over the uses, and no rule is known for it"
+            )
+
+
+def adapters(rows: Iterable[Parameter], frozen: Iterable[str]) -> None:
+    """Refuse low-rank adapters of frozen weights.
+
+    Raises:
+        InputError: frozen matrices stand beside trained ones that pass through a dimension that does not grow.
+    """
+    still = set(frozen)
+    matrices = [row for row in rows if row.target.kind == MATRIX]
+    low = [row for row in matrices if row.base_name not in still and row.role in ("input", "output")]
+    for row in low:
+        beside = row.base_name.rpartition(".")[0].rpartition(".")[0]
+        if beside and any(other.base_name in still and other.base_name.startswith(beside) for other in matrices):
+            why = f"{row.name} adapts frozen weights through a low rank: another theory than that of full training"
+            raise InputError("transfer", why, "train all weights, or merge the adapters first")
+
+
+def fixed_matrices(rows: Sequence[Parameter], allowed: Iterable[str]) -> None:
+    """Refuse matrices inside blocks that do not grow while the stream between blocks does.
+
+    Args:
+        rows: all parameters.
+        allowed: patterns of names, as "*.router.weight", that may stay as they are.
+
+    Raises:
+        InputError: there are such matrices.
+    """
+    places = [part for row in rows for part in [_block(row.name)] if part is not None]
+    grows = any(row.fan_out_ratio != 1 and _block(row.name) is None for row in rows)
+    fixed = [
+        row.name
+        for row in rows
+        if row.role == "fixed matrix"
+        and _block(row.name) is not None
+        and len({place for place, rest in places if rest == _block(row.name)[1]}) > 1  # type: ignore[index]
+        and not any(fnmatch(row.name, pattern) for pattern in allowed)
+    ]
+    if grows and fixed:
+        why = f"matrices inside blocks do not grow while the model does: {listed(fixed, 3)}"
+        fix = "let their sizes follow the width; or, where they are meant to stay, name them: fixed=['*.name.weight']"
+        raise InputError("transfer", why, fix)
+
+
+def _block(name: str) -> tuple[str, str] | None:
+    """Return (the block's place in its list, the rest of the name), or None outside lists of blocks."""
+    parts = name.split(".")
+    place = next((n for n, part in enumerate(parts[:-2]) if part.isdigit()), None)
+    return None if place is None else (".".join(parts[: place + 1]), ".".join([*parts[:place], *parts[place + 1 :]]))
+
+
+def share(rows: Sequence[Parameter]) -> str:
+    """Return in words what part of the target stands in dimensions that grow."""
+    total = sum(prod(row.shape) for row in rows)
+    grows = sum(prod(row.shape) for row in rows if row.fan_in_ratio != 1 or row.fan_out_ratio != 1)
+    return f"{100 * grows / total:.1f} % of the parameters stand in dimensions that grow"
+
+
+def small_base(rows: Sequence[Parameter], blocks: int | None) -> list[str]:
+    """Return why a base is too small to tell where the optimum lies, in words."""
+    said = []
+    thin = min((row for row in rows if row.fan_in_ratio != 1), key=lambda row: row.base.fan_in, default=None)
+    if thin is not None and thin.base.fan_in < NARROW:
+        wide = f"the base is {thin.base.fan_in} wide (fan-in of {thin.base_name})"
+        said.append(f"{wide}: below {NARROW} the optimum still moves with width")
+    if blocks is not None and blocks < SHALLOW:
+        said.append(f"the base has {blocks} blocks: below {SHALLOW} the optimum still moves with depth")
+    return said
+
+
+def unclaimed(rows: Sequence[Parameter], small: Sequence[Product], large: Sequence[Product]) -> dict[str, str]:
+    """Return {parameter: why its numbers are not claimed}: keys and values that more queries share than in the base.
+
+    Args:
+        rows: all parameters.
+        small: products of the base.
+        large: products of the target.
+    """
+    found: dict[str, str] = {}
+    for old, new in zip(small, large, strict=False):
+        if old.repeated != new.repeated:
+            words = (
+                f"not claimed: {old.repeated} queries share a key and value in the base, {new.repeated} in the target"
+            )
+            of = {old.key, old.value} - {old.query}
+            found |= {row.name: words for row in rows if row.base_name in of}
+    return found
+
+
+def numbers(small: nn.Module, large: nn.Module, products: Sequence[Product]) -> list[str]:
+    """Return the numbers, held by modules or as buffers of one entry, that change with the width, in words.
+
+    Those of modules around an attention are left out: they scale its logits.
+
+    Args:
+        small: a model; its buffers are compared where both models have values.
+        large: one of the same depth.
+        products: of the model's forward pass.
+    """
+    attention = {product.query.rpartition(".")[0] for product in products if product.query}
+    modules, found = dict(large.named_modules()), []
+    for path, module in small.named_modules():
+        other = modules.get(path)
+        if other is None or any(f"{query}.".startswith(f"{path}.") for query in attention if path):
+            continue
+        for name, value in _held(module).items():
+            if name in _held(other) and _held(other)[name] != value:
+                found.append(f"{path}.{name}".lstrip(".") + f" ({value:.4g} to {_held(other)[name]:.4g})")
+    if not found:
+        return []
+    return [f"not counted: numbers of the forward pass that change with the width: {listed(found, 3)}"]
+
+
+def _held(module: nn.Module) -> dict[str, float]:
+    buffers = {name: b for name, b in module.named_buffers(recurse=False) if b.numel() == 1 and b.is_floating_point()}
+    own = {name: float(b) for name, b in buffers.items() if not b.is_meta}
+    return own | {name: value for name, value in vars(module).items() if isinstance(value, float)}

@@ -1,0 +1,153 @@
+"""Factors of the depth that a model's own forward pass brings to its branches, so that no plan counts them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer import initial
+from deeplimits.transfer.branches import Step, list_of, steps
+from deeplimits.transfer.names import bare
+from deeplimits.transfer.survey import Parameter
+from deeplimits.transfer.trial import TOLERANCE, Trial
+
+Powers = dict[str, float]
+"""{block of the base: power of the depth that the forward pass divides its branch by}."""
+
+
+def of_build(
+    build: Callable[..., nn.Module],
+    base: dict[str, int],
+    doubled: Mapping[str, Sequence[Parameter]],
+    trial: Trial,
+    outer: set[str],
+    seed: int,
+) -> Powers:
+    """Measure the factors on a copy of twice the depth.
+
+    The copy is given the base's values, block by block, and every block what its counterpart takes: what it adds
+    differs by what the forward pass makes of the depth. Counterparts are the block of the same number and that of the
+    same relative place; blocks that do different things by their place (local and global attention) are compared where
+    they do the same.
+
+    Args:
+        build: makes the model from its sizes.
+        base: sizes of the base.
+        doubled: {size: what changes where it is doubled}.
+        trial: of the base.
+        outer: blocks of the base whose output the model adds.
+        seed: of the copy.
+
+    Raises:
+        InputError: the branches of a list differ by other than one factor.
+    """
+    found: Powers = {}
+    for key, pairs in doubled.items():
+        relative = {row.target_block: str(row.block) for row in pairs if row.block and row.depth_ratio != 1}
+        if not relative or any(row.fan_in_ratio != 1 or row.fan_out_ratio != 1 for row in pairs):
+            continue
+        deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed).to(trial.dtype).eval()
+        same = {head: head if head in relative.values() else other for head, other in relative.items()}
+        measured: dict[str, list[float]] = {}
+        for match in (same, relative):
+            _fill(deep, pairs, match, trial)
+            for head, power in _compared(trial, deep, match, outer):
+                measured.setdefault(head, []).extend([] if power is None else [power])
+        found |= _agreed(measured)
+    return found
+
+
+def of_numbers(trial: Trial, target: nn.Module, rows: Sequence[Parameter], outer: set[str]) -> Powers:
+    """Measure the factors that are numbers held by modules, where two instances are given in place of a function.
+
+    A copy of the base is given the target's number, one at a time; where its blocks then add a multiple of what they
+    added, the number is such a factor. One that the forward pass computes (from the length of a list) is not seen.
+
+    Args:
+        trial: of the base.
+        target: the model that will be trained.
+        rows: one record a parameter of the target.
+        outer: blocks of the base whose output the model adds.
+
+    Raises:
+        InputError: the branches of a list differ by other than one factor.
+    """
+    blocks: dict[str, Parameter] = {str(row.block): row for row in rows if row.block and row.depth_ratio != 1}
+    before = steps(trial.model, trial.inputs, blocks)
+    modules = dict(target.named_modules())
+    measured: dict[str, list[float]] = {head: [0.0] for head in blocks}
+    for path, module in trial.model.named_modules():
+        head = next((head for head in blocks if f"{path}.".startswith(f"{head}.")), None)
+        if head is not None:
+            path = blocks[head].target_block + path[len(head) :]
+        for name, value in vars(module).items():
+            other = getattr(modules.get(path), name, value)
+            if isinstance(value, float) and isinstance(other, float) and value != other:
+                with trial.held(module, name, other):
+                    after = steps(trial.model, trial.inputs, blocks, {head: s.given for head, s in before.items()})
+                for head, row in blocks.items():
+                    ratio = _ratio(trial, before[head], after[head], head in outer)
+                    measured[head][0] -= log(ratio or 1.0) / log(row.depth_ratio)
+    return _agreed(measured)
+
+
+def _agreed(measured: Mapping[str, list[float]]) -> Powers:
+    """Return the one power of every list of blocks."""
+    by_list: dict[str, list[float]] = {}
+    for head, powers in measured.items():
+        if not powers:
+            why = f"{head} adds something else, by more than a factor, in a model of another depth"
+            raise InputError("transfer", why, "let the depth change the number of blocks and nothing inside them")
+        by_list.setdefault(list_of(head), []).extend(powers)
+    for name, powers in by_list.items():
+        if max(powers) - min(powers) > TOLERANCE:
+            why = f"the forward pass scales the blocks of {name} by their place"
+            raise InputError(
+                "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
+            )
+    return {head: round(by_list[list_of(head)][0], 6) + 0.0 for head in measured}
+
+
+def _fill(deep: nn.Module, pairs: Sequence[Parameter], match: Mapping[str, str], trial: Trial) -> None:
+    """Give a copy the base's values, by a match of its blocks."""
+    own = {bare(name): p for name, p in trial.own.items()}
+    sources = {row.name: row for row in pairs}
+    with torch.no_grad():
+        for name, p in deep.named_parameters():
+            row = sources[bare(name)]
+            head = row.target_block
+            source = row.base_name if head not in match else f"{match[head]}{row.name[len(head) :]}"
+            p.copy_(own[source if source in own else row.base_name])
+
+
+def _compared(
+    trial: Trial, deep: nn.Module, match: Mapping[str, str], outer: set[str]
+) -> list[tuple[str, float | None]]:
+    """Return (block of the base, power) for every block of the copy; None where it adds no multiple of the same."""
+    here = steps(trial.model, trial.inputs, dict.fromkeys(match.values()))
+    there = steps(deep, trial.inputs, match, {head: here[other].given for head, other in match.items()})
+    found: list[tuple[str, float | None]] = []
+    for head, other in match.items():
+        if _added(here[other], other in outer) is not None and _added(there[head], other in outer) is not None:
+            ratio = _ratio(trial, here[other], there[head], other in outer)
+            found.append((other, None if ratio is None else -log(ratio) / log(2)))
+    return found
+
+
+def _ratio(trial: Trial, old: Step, new: Step, outer: bool) -> float | None:
+    """Return how many times one block's branch the other's is, or None where it is no multiple."""
+    before, after = (_added(step, outer) for step in (old, new))
+    if before is None or after is None or before.shape != after.shape:
+        return None
+    ratio = float((before * after).sum() / before.square().sum())
+    return ratio if ratio > 0 and trial.equal(after, ratio * before) else None
+
+
+def _added(step: Step, outer: bool) -> torch.Tensor | None:
+    if not outer:
+        return step.branch(outer=False)
+    return None if step.after is None else step.after - step.before

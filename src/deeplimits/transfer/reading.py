@@ -1,0 +1,208 @@
+"""What two sizes of a model tell: fans, blocks, residual branches, readouts, attention, initial values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer import branches, checks, depth_factors, initial
+from deeplimits.transfer.branches import Ends
+from deeplimits.transfer.copies import Copies, copies
+from deeplimits.transfer.inputs import example
+from deeplimits.transfer.logits import Mended, factors, mend
+from deeplimits.transfer.matching import listed
+from deeplimits.transfer.names import bare
+from deeplimits.transfer.products import Product
+from deeplimits.transfer.readout import carriers
+from deeplimits.transfer.rule import Rule
+from deeplimits.transfer.seen import Seen, bare_meta, seen
+from deeplimits.transfer.survey import Parameter, survey
+from deeplimits.transfer.trial import Trial
+
+_UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
+
+
+@dataclass
+class Reading:
+    """What two sizes of a model tell.
+
+    Attributes:
+        rows: one record a parameter of the target.
+        ends: parameters of the base that residual branches are linear in.
+        gains: those that a tied readout's input is linear in.
+        tied_width: ratio of the width of a tied readout; 1 without one.
+        done: {block of the base: power of the depth that the forward pass divides its branch by}.
+        logits: what carries the factor of attention logits.
+        own: {name: size of the target's own initial values over the base's}; None where only `apply` can tell.
+        first: {name: size of the base's initial values}.
+        remarks: {parameter: what is not claimed of it}.
+        notes: what a user should know.
+    """
+
+    rows: list[Parameter]
+    ends: Ends = field(default_factory=dict)
+    gains: Ends = field(default_factory=dict)
+    tied_width: float = 1.0
+    done: dict[str, float] = field(default_factory=dict)
+    logits: Mended = field(default_factory=Mended)
+    own: dict[str, float | None] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, row: Parameter) -> dict[str, Any]:
+        """Return what `numbers.row` needs to know of a parameter."""
+        name = row.base_name
+        return {
+            "init": self.own.get(row.name),
+            "branch_output": name in self.ends,
+            "forward_alpha": self.done.get(row.block or "", 0.0) if name in self.ends else 0.0,
+            "tied_width": self.tied_width if name in self.gains else 1.0,
+            "logits_factor": self.logits.folded.get(name, 1.0),
+            "shifted": (self.ends | self.gains).get(name, 0.0) != 0.0 or name in self.logits.shifts,
+            "remark": self.remarks.get(row.name, ""),
+        }
+
+    def scales(self, target: nn.Module) -> dict[str, float]:
+        """Return {"module.attribute" of the target: its value}, for numbers that carry a factor of logits.
+
+        Args:
+            target: the model that will be trained.
+        """
+        found = {}
+        for place, factor in self.logits.attributes.items():
+            path, _, attribute = place.rpartition(".")
+            held = [row for row in self.rows if path and row.base_name.startswith(f"{path}.")]
+            for own in {row.name[: len(row.name) - len(row.base_name) + len(path)] for row in held} or {path}:
+                found[f"{own}.{attribute}".lstrip(".")] = getattr(target.get_submodule(own), attribute) * factor
+        return found
+
+
+def read(
+    build: Callable[..., nn.Module] | None,
+    small: nn.Module,
+    large: nn.Module,
+    sizes: tuple[dict[str, int], dict[str, int]] | None,
+    rule: Rule,
+    inputs: Any,
+    seed: int,
+    fixed: Iterable[str],
+) -> Reading:
+    """Compare two models of one family.
+
+    Args:
+        build: makes the model from its sizes; None for two instances.
+        small: the base (on the meta device where it can be built).
+        large: the target, likewise.
+        sizes: of base and target.
+        rule: the parametrization: branches are proved for those with a depth part, readouts for those that scale them.
+        inputs: what the model takes; None: made from its first layer.
+        seed: of the small copies that are tried.
+        fixed: patterns of names of matrices inside blocks that are meant to stay.
+
+    Raises:
+        InputError: the models cannot be read, or a plan would be wrong for them.
+    """
+    for model in (small, large):
+        checks.readable(model)
+    inputs = example(small, inputs)
+    base, target = seen(small, inputs), seen(large, inputs)
+    checks.same_uses(survey(small, large, base.watch), base.watch, target.watch)
+    family = None if build is None or sizes is None else copies(build, *sizes, small, inputs)
+    real = small if family is None else family.real(seed)
+    if base.watch is None:
+        base = seen(small, inputs, real)
+    rows = survey(small, large, base.watch)
+    checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
+    checks.fixed_matrices(rows, fixed)
+    _check_depth(rule, rows)
+    found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
+    found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
+    if family is not None:
+        found.own, found.first = family.laws(rows, seed)
+    elif not bare_meta(real):
+        sized = initial.sizes(real)
+        found.first = {row.name: sized[row.base_name][0] for row in rows}
+        own = {} if bare_meta(large) else initial.sizes(large)
+        found.own = {name: size / found.first[name] for name, (size, _) in own.items() if size and found.first[name]}
+    same = large if all(row.depth_ratio == 1 for row in rows) else None
+    wide = same if family is None else family.wider(seed)
+    found.notes += [] if wide is None else checks.numbers(real, wide, base.products)
+    _prove(found, _Needs(rule, rows, base, target), family, (real, large), base.products, inputs, seed)
+    return found
+
+
+def _prove(
+    found: Reading,
+    needs: _Needs,
+    family: Copies | None,
+    models: tuple[nn.Module, nn.Module],
+    products: Sequence[Product],
+    inputs: Any,
+    seed: int,
+) -> None:
+    """Find what carries the factors of branches, attention logits and tied readouts, by running the base."""
+    real, large = models
+    if not any((needs.blocks, needs.tied, needs.lacking)):
+        return
+    if bare_meta(real):
+        why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
+        raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
+    trial = Trial(real, inputs, seed)
+    found.ends, outer = branches.outputs(trial, needs.blocks)
+    found.logits = mend(trial, needs.lacking, products)
+    if needs.tied:
+        ratios = (float(row.fan_out_ratio) for row in found.rows if row.base_name in needs.tied)
+        found.tied_width = max(ratios, default=1.0)
+        found.gains, numbers = carriers(trial, needs.tied, found.tied_width)
+        found.logits.attributes |= numbers
+    found.notes += found.logits.notes
+    if family is not None and needs.blocks:
+        found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, outer, seed)
+    elif needs.blocks:
+        found.done = depth_factors.of_numbers(trial, large, found.rows, outer)
+        found.notes.append(_UNSEEN)
+
+
+class _Needs:
+    """What must be proved by running the base: branches, tied readouts, attention logits."""
+
+    def __init__(self, rule: Rule, rows: Sequence[Parameter], base: Seen, target: Seen):
+        deeper = [] if rule.alpha is None else [r.block for r in rows if r.block is not None and r.depth_ratio != 1]
+        self.blocks = list(dict.fromkeys(deeper))
+        self.tied = base.watch.twice if base.watch is not None and rule.readout_multiplier else set()
+        self.lacking = factors(base.products, target.products) if rule.readout_multiplier else {}
+
+
+def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
+    changed = next((row for row in rows if row.depth_ratio != 1), None)
+    if changed is not None and rule.alpha is None and not rule.any_depth:
+        times = f"{changed.stack} is {float(changed.depth_ratio):g} times as long"
+        why = f"the depth changes ({times}) and rule {rule.name!r} has no depth part"
+        raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
+
+
+def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
+    notes = [checks.share(rows)]
+    if base.watch is None or target.watch is None:
+        notes.append(f"the forward pass was not seen on both sides ({base.failed or target.failed})")
+    if base.watch is not None and (unused := [r.name for r in rows if r.base_name not in base.watch.order]):
+        notes.append(f"not used in the forward pass that was tried: {listed(unused, 3)}")
+    if base.products and target.products:
+        old, new = base.products[0], target.products[0]
+        if old.softmax and (old.heads, old.size) != (new.heads, new.size):
+            notes.append(f"attention: {old.heads} heads of {old.size} become {new.heads} of {new.size}")
+        open_ends = [
+            o for o, n in zip(base.products, target.products, strict=False) if not o.softmax and o.size != n.size
+        ]
+        if open_ends:
+            notes.append(
+                f"products of activations are summed over a size that grows, and are in no softmax: {open_ends[0]}"
+            )
+    if base.choices and target.choices and base.choices[0] != target.choices[0]:
+        notes.append(f"not claimed: top-{base.choices[0]} choices become top-{target.choices[0]}")
+    return notes

@@ -1,0 +1,87 @@
+"""Forward passes that are watched, on the meta device where that is possible."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from deeplimits.errors import InputError
+from deeplimits.transfer.inputs import call
+from deeplimits.transfer.products import Product, Products
+from deeplimits.transfer.uses import Watch
+
+_FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError)
+
+
+@dataclass
+class Seen:
+    """A forward pass that was watched.
+
+    Attributes:
+        watch: how it uses parameters; None where it could not be run.
+        products: its products of activations, as far as it came.
+        choices: how many experts are chosen by each `topk`.
+        failed: why it could not be run.
+    """
+
+    watch: Watch | None
+    products: Sequence[Product]
+    choices: Sequence[int]
+    failed: str = ""
+
+
+def seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
+    """Watch a forward pass on the meta device; where values decide what it does, on the real model.
+
+    Args:
+        model: with or without values.
+        inputs: what it takes.
+        real: a model of the same names with values.
+
+    Raises:
+        InputError: the real model does not take the inputs either.
+    """
+    first = Seen(None, (), ())
+    for dtype in (None, torch.bfloat16):  # some operations exist in bfloat16 only
+        twin = _without_values(model).to(dtype)
+        watch, products = Watch(twin), Products(twin)
+        try:
+            with torch.no_grad(), watch, products:
+                call(twin, inputs)
+            return Seen(watch, products.found, products.choices)
+        except _FAILURES as error:
+            if not first.failed:
+                words = f"{type(error).__name__}: {error}".splitlines()[0]
+                first = Seen(None, products.found, products.choices, words)
+    if real is None or bare_meta(real):
+        return first
+    training = real.training
+    watch, products = Watch(real.eval()), Products(real)
+    try:
+        with torch.no_grad(), watch, products:
+            call(real, inputs)
+        return Seen(watch, products.found, products.choices)
+    except _FAILURES as error:
+        why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
+        raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
+    finally:
+        real.train(training)
+
+
+def _without_values(model: nn.Module) -> nn.Module:
+    """Return a copy on the meta device; no value is copied, however large the model."""
+    tensors = [*model.parameters(), *model.buffers()]
+    empty = {id(t): torch.empty_like(t, device="meta", requires_grad=t.requires_grad) for t in tensors}
+    for p in model.parameters():
+        empty[id(p)] = nn.Parameter(empty[id(p)].detach(), p.requires_grad)
+    return copy.deepcopy(model, empty).eval()
+
+
+def bare_meta(model: nn.Module) -> bool:
+    """Say whether a model has parameters without values."""
+    return any(parameter.is_meta for parameter in model.parameters())

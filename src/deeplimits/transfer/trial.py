@@ -1,0 +1,143 @@
+"""A copy of a model whose parameters are moved, to see what depends on them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from deeplimits.errors import InputError
+from deeplimits.transfer.inputs import call
+from deeplimits.transfer.uses import LINEAR, RIGHT, Watch
+
+PRECISIONS = (torch.float64, torch.float32)
+TOLERANCE = 1e-5  # norms often compute in float32 whatever their input
+_SHAKE = 0.05
+_OWN_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+
+
+class Trial:
+    """A copy of a model whose parameters are moved, and what comes out.
+
+    Args:
+        model: with real values; computed in float64 where its operations exist there, and left as it was.
+        inputs: what the model takes.
+        seed: of the shake that moves parameters away from zero.
+
+    Attributes:
+        model: the copy, its parameters shaken away from zero.
+        own: {name: parameter}.
+        null: {name: value that switches the parameter off}: -1 for gains that a norm reads as 1 + w, else 0.
+        order: names in the order of the forward pass.
+
+    Raises:
+        InputError: the forward pass fails.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Any, seed: int):
+        self.inputs, self.null = inputs, _nulls(model)
+        for dtype in PRECISIONS:
+            self.dtype, self.model = dtype, _shaken(model, dtype, seed)
+            try:
+                with torch.no_grad(), Watch(self.model) as watch:
+                    call(self.model, inputs)
+                break
+            except (RuntimeError, ValueError, TypeError) as error:  # some operations exist in float32 only
+                if dtype == PRECISIONS[-1]:
+                    why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
+                    raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
+        self.own = dict(self.model.named_parameters())
+        self.order = [*watch.order, *(name for name in self.own if name not in watch.order)]
+
+    def output(self) -> torch.Tensor:
+        """Return what the model gives."""
+        with torch.no_grad():
+            return call(self.model, self.inputs)
+
+    def readout(self, tables: Iterable[str]) -> torch.Tensor:
+        """Return what the tied tables give as readouts, before anything is done with it; else what the model gives."""
+        with torch.no_grad(), _Readout([self.own[name] for name in tables]) as seen:
+            output = call(self.model, self.inputs)
+        return output if seen.result is None else seen.result
+
+    @contextmanager
+    def set(self, values: Mapping[str, Any]):
+        """Hold parameters at values."""
+        kept = {name: self.own[name].detach().clone() for name in values}
+        with torch.no_grad():
+            for name, value in values.items():
+                self.own[name].copy_(torch.as_tensor(value))
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, value in kept.items():
+                    self.own[name].copy_(value)
+
+    @staticmethod
+    @contextmanager
+    def held(module: nn.Module, attribute: str, value: float):
+        """Hold a number of a module at a value."""
+        own = getattr(module, attribute)
+        setattr(module, attribute, value)
+        try:
+            yield
+        finally:
+            setattr(module, attribute, own)
+
+    def twice(self, name: str) -> torch.Tensor:
+        """Return a parameter twice as far from where it is off."""
+        return 2 * self.own[name] - self.null[name]
+
+    @staticmethod
+    def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+        """Say whether two outputs agree to the precision of the trial."""
+        return bool((a - b).abs().max() <= TOLERANCE * max(float(b.abs().max()), 1e-300))
+
+    @staticmethod
+    def still(change: torch.Tensor) -> bool:
+        """Say whether a change is zero to the precision of the trial."""
+        return bool(change.abs().max() <= TOLERANCE)
+
+
+class _Readout(TorchFunctionMode):
+    """Keeps the last product of something with a table."""
+
+    def __init__(self, tables: list[nn.Parameter]):
+        super().__init__()
+        self.tables, self.result = tables, None
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in LINEAR | RIGHT:
+            second = [*args, *(kwargs or {}).values()][1]
+            if any(second is table or second._base is table for table in self.tables):
+                self.result = result
+        return result
+
+
+def _shaken(model: nn.Module, dtype: torch.dtype, seed: int) -> nn.Module:
+    twin = copy.deepcopy(model).to(dtype).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=dtype)
+            size = parameter.square().mean().sqrt() if parameter.any() else 1.0
+            parameter.add_(_SHAKE * size * noise)
+    return twin
+
+
+def _nulls(model: nn.Module) -> dict[str, float]:
+    """Gains that start from 0, in norms that are not torch's own, are read as 1 + w, and are off at -1."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        owner, _, attribute = name.rpartition(".")
+        module = model.get_submodule(owner)
+        norm = "norm" in type(module).__name__.lower() and not isinstance(module, _OWN_NORMS)
+        found[name] = -1.0 if norm and attribute == "weight" and not bool(parameter.any()) else 0.0
+    return found

@@ -1,0 +1,134 @@
+"""Factors of the depth that a model brings itself: in its forward pass or in its initial values, counted once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import deeplimits as dl
+from tests.transfer.models import Mlp
+
+DEEP = {"base": {"width": 32, "depth": 4}, "target": {"width": 32, "depth": 16}}
+ALPHAS = {"depth_mup": 0.5, "completep": 1.0}
+
+
+def inside(power):
+    """The block scales its own branch."""
+    return lambda width, depth: Mlp(width, depth, scale=depth**-power)
+
+
+class Outside(nn.Module):
+    """The model scales and adds what its blocks return; `place` scales by the block's place as well."""
+
+    def __init__(self, width, depth, power=0.0, place=0.0):
+        super().__init__()
+        self.read_in, self.norm, self.head = nn.Linear(12, width), nn.LayerNorm(width), nn.Linear(width, 3)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width)) for _ in range(depth)])
+        self.power, self.place = power, place
+
+    def forward(self, x):
+        h = self.read_in(x)
+        for place, block in enumerate(self.blocks):
+            h = h + len(self.blocks) ** -self.power * (place + 1) ** -self.place * block(h)
+        return self.head(self.norm(h))
+
+
+def outside(power):
+    return lambda width, depth: Outside(width, depth, power)
+
+
+@pytest.mark.parametrize("rule", ALPHAS)
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("where", "end"), [(inside, "down.weight"), (outside, "1.weight")])
+def test_only_what_the_forward_pass_lacks_is_folded_in(where, end, power, rule):
+    """M_L^-alpha in all, m_L^-power of it in the forward pass; the rate inside blocks is that of the whole."""
+    alpha, m = ALPHAS[rule], 4.0
+    plan = dl.transfer(where(power), **DEEP, rule=rule)
+    row = plan[f"blocks.9.{end}"]
+    assert row.branch_output and row.forward_alpha == pytest.approx(power)
+    assert row.init_ratio == pytest.approx(m ** (power - alpha))
+    assert row.lr_mult == pytest.approx(m ** (alpha - 1) * m ** (power - alpha))
+    assert row.eps_mult == pytest.approx(m**-alpha / m ** (power - alpha))
+    if where is inside:
+        assert plan["blocks.9.up.weight"].lr_mult == pytest.approx(m ** (alpha - 1))
+
+
+def test_both_ways_train_alike():
+    """(depth / 4)^-1/2 in the forward pass or not at all: the same base, and the same losses under the plans."""
+    losses = []
+    for power in (0.0, 0.5):
+        build = lambda width, depth, power=power: Mlp(width, depth, scale=(depth / 4) ** -power)
+        torch.manual_seed(0)
+        plan, model = dl.transfer(build, **DEEP), build(32, 16).double()
+        plan.apply(model, initial=True)
+        optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-3, weight_decay=0.1))
+        x, y = torch.linspace(-1, 1, 120, dtype=torch.float64).reshape(10, 12), torch.arange(10) % 3
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    assert losses[0] < 1.0  # from log 3
+
+
+def test_factors_by_place_are_refused():
+    with pytest.raises(dl.DeepLimitsError, match="scales the blocks of blocks by their place"):
+        dl.transfer(lambda width, depth: Outside(width, depth, place=0.5), **DEEP)
+
+
+def test_blocks_that_change_with_the_depth_otherwise_are_refused():
+    def build(width, depth):
+        model = Mlp(width, depth)
+        for block in model.blocks:
+            block.norm.eps = 0.1 * depth
+        return model
+
+    with pytest.raises(dl.DeepLimitsError, match="by more than a factor, in a model of another depth"):
+        dl.transfer(build, **DEEP)
+
+
+def test_streams_that_the_model_norms_are_refused():
+    class Normed(Outside):
+        def forward(self, x):
+            h = self.read_in(x)
+            for block in self.blocks:
+                h = self.norm(h + block(h))
+            return self.head(h)
+
+    with pytest.raises(dl.DeepLimitsError, match="is not the identity at zero parameters"):
+        dl.transfer(Normed, **DEEP)
+
+
+def by_place(width, depth):
+    """Initial values that fall with the block's place, as 1/sqrt(2 (place + 1))."""
+    model = Mlp(width, depth)
+    with torch.no_grad():
+        for place, block in enumerate(model.blocks):
+            block.down.weight.mul_((2 * (place + 1)) ** -0.5)
+    return model
+
+
+def test_initial_values_by_place_keep_the_bases_profile():
+    """No power of the depth describes them: `apply` measures each, and gives it its counterpart's size."""
+    plan = dl.transfer(by_place, **DEEP)
+    row = plan["blocks.9.down.weight"]
+    assert row.init_mult is None and plan["blocks.9.up.weight"].init_mult == pytest.approx(1)
+    torch.manual_seed(0)
+    model = by_place(32, 16)
+    done = plan.apply(model, initial=True)
+    for place in (0, 5, 15):
+        weight = model.blocks[place].down.weight
+        expected = (64**-0.5 / 3**0.5) * (2 * (place // 4 + 1)) ** -0.5 / 4
+        assert float(weight.detach().square().mean().sqrt()) == pytest.approx(expected, rel=5 * (2 / 2048) ** 0.5)
+    assert done["blocks.15.down.weight"].init_mult == pytest.approx(1 / 4 * (16 / 4) ** 0.5, rel=5 * (2 / 2048) ** 0.5)
+
+
+def test_a_number_that_blocks_hold_is_seen_in_two_instances():
+    plan = dl.transfer(inside(0.5)(32, 16), base=inside(0.5)(32, 4))
+    assert plan["blocks.9.down.weight"].forward_alpha == pytest.approx(0.5)
+    assert any("two instances: a factor of the depth" in note for note in plan.notes)
+    plain = dl.transfer(inside(0.0)(32, 16), base=inside(0.0)(32, 4))
+    assert plain["blocks.9.down.weight"].forward_alpha == 0
