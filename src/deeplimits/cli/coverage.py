@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-ROOMS = ("limits.kernel", "limits.diffusion", "limits.proportional.chi_square", "finite.build")
+ROOMS = ("limits.kernel", "limits.controlled.ask", "limits.diffusion", "limits.proportional.chi_square", "finite.build")
 
 
 def coverage(
