@@ -28,9 +28,9 @@ _HOME = {
     "Comparison": "plane.record",
     "plot": "report",
     "html": "report",
-    "coordinate_check": "transfer.coordinates",
-    "lr_transfer": "transfer.sweep",
-    "grow": "transfer.grow",
+    "coordinate_check": "transfer.evidence.coordinates",
+    "lr_transfer": "transfer.evidence.sweep",
+    "grow": "transfer.growth.grow",
     "DeepLimitsError": "errors",
 }
 _ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer")

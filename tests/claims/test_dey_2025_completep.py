@@ -41,7 +41,7 @@ def test_numbers_too_small_cost_nothing_inside_and_are_kept_outside():
 
 
 def test_standard_errors_are_those_of_the_jackknife():
-    from deeplimits.transfer.curves import summarise
+    from deeplimits.transfer.evidence.curves import summarise
 
     grid = [-6.0, -5.0, -4.0, -3.0]
     shift = np.array([0.0, 0.3, -0.3])

@@ -11,8 +11,8 @@ from deeplimits.claims import residual
 from deeplimits.claims import yang_hu_2020_tp4 as tp4
 from deeplimits.claims.agreement import quantile
 from deeplimits.claims.residual import Sweep
-from deeplimits.transfer.abc_parametrization import FEATURES, KERNEL, TRIVIAL, UNSTABLE
-from deeplimits.transfer.side_by_side import Training
+from deeplimits.transfer.evidence.side_by_side import Training
+from deeplimits.transfer.exponents.abc_parametrization import FEATURES, KERNEL, TRIVIAL, UNSTABLE
 
 
 def descent(net, gain, rate, steps):

@@ -14,9 +14,9 @@ import deeplimits as dl
 from deeplimits.errors import InputError
 from deeplimits.numerics.fit import slope
 from deeplimits.report.figures import exponents, growth, optima, rates
-from deeplimits.transfer.coordinates import Coordinate, CoordinateCheck
-from deeplimits.transfer.curves import summarise
-from deeplimits.transfer.proof import Proof, proof
+from deeplimits.transfer.evidence.coordinates import Coordinate, CoordinateCheck
+from deeplimits.transfer.evidence.curves import summarise
+from deeplimits.transfer.evidence.proof import Proof, proof
 from tests.report.test_html import Page
 from tests.transfer.models import Mlp
 

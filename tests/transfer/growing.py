@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
 from tests.transfer.models import ConvNet, Gpt, Mlp
 
 PERCEPTRON = "perceptron"

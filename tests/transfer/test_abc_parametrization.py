@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.abc_parametrization import abc
+from deeplimits.transfer.exponents.abc_parametrization import abc
 
 SP = ([0, 0, 0], [0, 0.5, 0.5])
 NTP = ([0, 0.5, 0.5], [0, 0, 0])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.products import Products
+from deeplimits.transfer.anatomy.products import Products
 from tests.transfer.attention_models import build
 from tests.transfer.models import Gpt, Mlp
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.clip import weight
+from deeplimits.transfer.steps.clip import weight
 from tests.transfer.models import Mlp
 
 BASE = {"width": 32, "depth": 4}

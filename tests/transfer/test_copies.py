@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer import copies
+from deeplimits.transfer.anatomy import copies
 from tests.transfer.attention_models import build
 from tests.transfer.models import Gpt, Mlp
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.depth import depth_class
-from deeplimits.transfer.depth_measured import feature_diversity
+from deeplimits.transfer.exponents.depth import depth_class
+from deeplimits.transfer.exponents.depth_measured import feature_diversity
 from deeplimits.transfer.rule import get
 
 # (alpha, gamma, optimizer): stable, faithful, feature learning, redundant

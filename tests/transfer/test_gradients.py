@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.names import pooled
+from deeplimits.transfer.anatomy.names import pooled
 from deeplimits.transfer.numbers import gradient
 from tests.transfer.models import Mlp
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
 from tests.transfer.growing import FAMILIES, trained
 
 

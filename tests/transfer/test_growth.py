@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import deeplimits as dl
 from deeplimits.errors import InputError
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
 from tests.transfer.growing import perceptron, trained
 from tests.transfer.models import Gpt, Mlp
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import deeplimits as dl
 from deeplimits.errors import InputError
 from deeplimits.transfer import SAM
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
 
 WIDTHS, SEEDS, RHO = (64, 128, 256, 512, 1024), 6, 0.1
 LAYERS = ("read_in", "hidden", "head")

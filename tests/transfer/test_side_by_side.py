@@ -7,8 +7,8 @@ from torch import nn
 
 import deeplimits as dl
 from deeplimits.numerics.seeds import generator
-from deeplimits.transfer.initial import materialised
-from deeplimits.transfer.side_by_side import Training, side_by_side
+from deeplimits.transfer.anatomy.initial import materialised
+from deeplimits.transfer.evidence.side_by_side import Training, side_by_side
 
 LRS, SEEDS, ROWS = [2**-7, 2**-5, 2**-3], [3, 4], 40
 

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.curves import minimum, summarise
-from deeplimits.transfer.sweep import _fingerprint as fingerprint
+from deeplimits.transfer.evidence.curves import minimum, summarise
+from deeplimits.transfer.evidence.sweep import _fingerprint as fingerprint
 from tests.transfer.models import Mlp
 
 GRID = np.arange(-8.0, 0.0)
@@ -143,7 +143,7 @@ WORKER = """
 import sys, time
 from tests.transfer.models import Mlp
 from tests.transfer.test_sweep import PLAN, train
-from deeplimits.transfer.sweep import lr_transfer
+from deeplimits.transfer.evidence.sweep import lr_transfer
 
 def slow(model, groups, seed):
     time.sleep(0.4)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.samples import read
+from deeplimits.transfer.steps.samples import read
 from tests.transfer.models import Mlp
 from tests.transfer.test_folding import Lion
 

@@ -12,8 +12,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from deeplimits.transfer import workers
-from deeplimits.transfer.workers import shared
+from deeplimits.transfer.evidence import workers
+from deeplimits.transfer.evidence.workers import shared
 
 TASKS = ["a", "b", "c"]
 

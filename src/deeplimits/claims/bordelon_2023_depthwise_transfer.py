@@ -10,8 +10,8 @@ from deeplimits.claims import agreement, residual
 from deeplimits.claims.claim import Claim, Measured, Panel, Part, Step
 from deeplimits.claims.residual import Size, Sweep
 from deeplimits.plane.record import Estimate
+from deeplimits.transfer.evidence.side_by_side import Training
 from deeplimits.transfer.rule import get
-from deeplimits.transfer.side_by_side import Training
 
 HEADLINE = "octaves the best learning rate moves by, least to largest depth, Adam"
 ONE_STEP = 1.0  # factor 2 of the learning rate

@@ -11,13 +11,13 @@ import numpy as np
 
 from deeplimits.claims.claim import CONFIRMED, UNDECIDED, Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.claims.one_thread import one_thread
-from deeplimits.transfer.curves import Transfer, minimum, summarise
+from deeplimits.transfer.evidence.curves import Transfer, minimum, summarise
+from deeplimits.transfer.evidence.side_by_side import Training, side_by_side
 from deeplimits.transfer.examples import mlp
 from deeplimits.transfer.examples.data import digits
 from deeplimits.transfer.examples.training import loss_of
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.rule import Rule, get
-from deeplimits.transfer.side_by_side import Training, side_by_side
 
 HEADLINE = "octaves between the best learning rates, width and depth together, CompleteP"
 TRAINING = Training(steps=60, batch=128, warmup=5)

@@ -14,11 +14,11 @@ from deeplimits.claims import agreement
 from deeplimits.claims.claim import Curve
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.plane.record import Estimate
-from deeplimits.transfer.curves import minimum
+from deeplimits.transfer.evidence.curves import minimum
+from deeplimits.transfer.evidence.side_by_side import Runs, Training, side_by_side
 from deeplimits.transfer.examples.data import digits
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.rule import Rule
-from deeplimits.transfer.side_by_side import Runs, Training, side_by_side
 
 CLASSES = 10
 CHANCE = log(CLASSES)

@@ -101,8 +101,8 @@ def grown(kind: str, sizes: Sizes, seed: int) -> Run:
     """
     import torch
 
-    from deeplimits.transfer.grow import grow
-    from deeplimits.transfer.initial import materialised
+    from deeplimits.transfer.anatomy.initial import materialised
+    from deeplimits.transfer.growth.grow import grow
 
     small, large = (materialised(build, {"width": sizes.width * k}, 10 * seed + k) for k in (1, 2))
     old, losses, cosines = torch.optim.Adam(small.parameters(), lr=RATE), [], []

@@ -14,10 +14,10 @@ from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.claims.residual import Sweep
 from deeplimits.numerics.fit import slope
 from deeplimits.plane.record import Estimate
-from deeplimits.transfer.depth import depth_class
-from deeplimits.transfer.depth_measured import feature_diversity
+from deeplimits.transfer.evidence.side_by_side import Runs, Training
 from deeplimits.transfer.examples.data import digits
-from deeplimits.transfer.side_by_side import Runs, Training
+from deeplimits.transfer.exponents.depth import depth_class
+from deeplimits.transfer.exponents.depth_measured import feature_diversity
 
 HEADLINE = "octaves the best learning rate moves by, least to largest depth, Depth-muP"
 ONE_STEP = 1.0  # factor 2 of the learning rate

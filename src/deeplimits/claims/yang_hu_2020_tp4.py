@@ -14,7 +14,7 @@ from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Step
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.numerics.fit import slope
 from deeplimits.plane.record import Estimate
-from deeplimits.transfer.abc_parametrization import FEATURES, KERNEL, TRIVIAL, UNSTABLE, Abc, abc
+from deeplimits.transfer.exponents.abc_parametrization import FEATURES, KERNEL, TRIVIAL, UNSTABLE, Abc, abc
 from deeplimits.transfer.make import transfer
 
 HEADLINE = "exponent in the width of the features' relative change in a step, muP"

@@ -7,8 +7,8 @@ from typing import Any
 from torch import nn
 
 from deeplimits.integrations.groups import check, numbers
-from deeplimits.transfer.optimizer import of_torch
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.steps.optimizer import of_torch
 
 HERE = "integrations.accelerate"
 

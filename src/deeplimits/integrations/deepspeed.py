@@ -11,9 +11,9 @@ from torch import nn
 
 from deeplimits.errors import InputError, MissingExtra
 from deeplimits.integrations.groups import check, numbers
-from deeplimits.transfer.optimizer import of_torch
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import family
+from deeplimits.transfer.steps.optimizer import of_torch
 
 BOUNDS = ("warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "lr_range_test_min_lr")
 HERE = "integrations.deepspeed"

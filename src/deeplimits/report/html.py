@@ -19,10 +19,10 @@ from deeplimits.report.exhibits import Exhibit, exhibits
 from deeplimits.report.plot import sheet
 from deeplimits.report.view import family_view
 from deeplimits.report.words import typeset
-from deeplimits.transfer.coordinates import CoordinateCheck
-from deeplimits.transfer.curves import Transfer
+from deeplimits.transfer.evidence.coordinates import CoordinateCheck
+from deeplimits.transfer.evidence.curves import Transfer
+from deeplimits.transfer.evidence.proof import Proof, proof
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.proof import Proof, proof
 
 Record = Comparison | Finding | Proof | Plan | CoordinateCheck | Transfer
 PACKAGES = ("numpy", "scipy", "torch", "numba", "matplotlib")

@@ -13,9 +13,9 @@ from deeplimits.limits.flow.phase_diagram import PhaseDiagram
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
 from deeplimits.report.figures import agreement, depth, diagonal, phase, plane, width
-from deeplimits.transfer.coordinates import CoordinateCheck
-from deeplimits.transfer.curves import Transfer
-from deeplimits.transfer.proof import Proof, proof
+from deeplimits.transfer.evidence.coordinates import CoordinateCheck
+from deeplimits.transfer.evidence.curves import Transfer
+from deeplimits.transfer.evidence.proof import Proof, proof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ from deeplimits.report import theme
 from deeplimits.report.figures import exponents, growth, optima, rates
 from deeplimits.report.plot import Panel, sheet
 from deeplimits.report.transfer_view import cards, headline, plan_view, tables
-from deeplimits.transfer.audit import Audit, audit
-from deeplimits.transfer.proof import Proof, plain
+from deeplimits.transfer.evidence.audit import Audit, audit
+from deeplimits.transfer.evidence.proof import Proof, plain
 
 CAPTIONS = {
     "coordinates": (

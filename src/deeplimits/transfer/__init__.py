@@ -14,11 +14,11 @@ from types import ModuleType
 from typing import Any
 
 _HOME = {
-    "abc": "abc_parametrization",
+    "abc": "exponents.abc_parametrization",
     "explain": "role_table",
-    "SAM": "sam",
-    "watch": "watching",
-    "depth_class": "depth",
+    "SAM": "steps.sam",
+    "watch": "steps.watching",
+    "depth_class": "exponents.depth",
 }
 """{name: module of this package that holds it}, imported when it is asked for."""
 

@@ -11,10 +11,11 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import BaseWarning, InputError
-from deeplimits.transfer import budget, checks, initial
+from deeplimits.transfer import budget
+from deeplimits.transfer.anatomy import checks, initial
+from deeplimits.transfer.anatomy.reading import Reading, read
 from deeplimits.transfer.numbers import row
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.reading import Reading, read
 from deeplimits.transfer.rule import Rule, family, get
 
 

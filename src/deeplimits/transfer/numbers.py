@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deeplimits.errors import InputError
+from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.budget import OFF, Budget
 from deeplimits.transfer.budget import decay as decay_rule
 from deeplimits.transfer.rule import Powers, Rule, family
-from deeplimits.transfer.survey import Parameter
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer import budget
+from deeplimits.transfer.anatomy.initial import STANDARD_ERRORS, Hold, sizes
+from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.budget import Budget
-from deeplimits.transfer.initial import STANDARD_ERRORS, Hold, sizes
-from deeplimits.transfer.names import bare
 from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Rule, family, get
 
@@ -188,7 +188,7 @@ class Plan:
             lr: the base's learning rates, {matrices: rate, rest: rate}.
             settings: as in `hybrid.optimizers`.
         """
-        from deeplimits.transfer import hybrid
+        from deeplimits.transfer.steps import hybrid
 
         return hybrid.optimizers(self, model, lr, **settings)
 
@@ -198,7 +198,7 @@ class Plan:
 
     def sam(self, optimizer: torch.optim.Optimizer, rho: float) -> Any:
         """Return `deeplimits.transfer.SAM` around an optimizer made from `param_groups`; rho is the base's."""
-        from deeplimits.transfer.sam import SAM
+        from deeplimits.transfer.steps.sam import SAM
 
         return SAM(optimizer, rho, self)
 
@@ -211,13 +211,13 @@ class Plan:
             to: a CSV file, TensorBoard's SummaryWriter or a function of samples.
             settings: model= (for logits), against= (a watched run of the base), as in `watching.RunWatch`.
         """
-        from deeplimits.transfer.watching import RunWatch
+        from deeplimits.transfer.steps.watching import RunWatch
 
         return RunWatch(optimizer, every, to, plan=self, **settings)
 
     def of(self, optimizer: torch.optim.Optimizer) -> Plan:
         """Return the plan with the numbers for an optimizer in use: one of a hybrid may be of another family."""
-        from deeplimits.transfer import hybrid
+        from deeplimits.transfer.steps import hybrid
 
         return hybrid.of(self, optimizer)
 
@@ -234,7 +234,7 @@ class Plan:
             max_norm: the base's.
             error_if_nonfinite: whether a norm of infinity or NaN is an error.
         """
-        from deeplimits.transfer.clip import clip_grad_norm
+        from deeplimits.transfer.steps.clip import clip_grad_norm
 
         return clip_grad_norm(self, model, max_norm, error_if_nonfinite)
 
@@ -245,7 +245,7 @@ class Plan:
             value: for the base.
             optimizer: made from `param_groups`.
         """
-        from deeplimits.transfer import ratios
+        from deeplimits.transfer.steps import ratios
 
         return ratios.scale(self, value, optimizer)
 
@@ -255,7 +255,7 @@ class Plan:
         Raises:
             InputError: something (a scheduler given one number, a restored state) erased them; names the group.
         """
-        from deeplimits.transfer import ratios
+        from deeplimits.transfer.steps import ratios
 
         ratios.guard(self, optimizer, tolerance)
 

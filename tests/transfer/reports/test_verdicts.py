@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.curves import minimum, summarise
+from deeplimits.transfer.evidence.curves import minimum, summarise
+from deeplimits.transfer.evidence.side_by_side import Training, side_by_side
 from deeplimits.transfer.examples import mlp
 from deeplimits.transfer.examples.data import digits
-from deeplimits.transfer.side_by_side import Training, side_by_side
 from tests.transfer.models import Mlp
 
 GRID = np.arange(-9.0, 0.0)

@@ -80,7 +80,7 @@ def measured(
         settings: of the check.
     """
     from deeplimits.errors import InputError
-    from deeplimits.transfer.coordinates import coordinate_check
+    from deeplimits.transfer.evidence.coordinates import coordinate_check
 
     axes = {name: sorted(set(values)) for name, values in grid.items()}
     base = {name: values[0] for name, values in axes.items()}

@@ -44,7 +44,7 @@ def demo(
 
     from deeplimits import html
     from deeplimits.claims.dey_2025_completep import FULL, transfers
-    from deeplimits.transfer.proof import Proof
+    from deeplimits.transfer.evidence.proof import Proof
 
     asked = getattr(FULL, row)
     asked = asked if seeds is None else replace(asked, seeds=seeds)

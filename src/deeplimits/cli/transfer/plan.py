@@ -55,7 +55,7 @@ def plan(
     from deeplimits.cli import console
     from deeplimits.cli.transfer import options
     from deeplimits.cli.transfer import target as found
-    from deeplimits.transfer.audit import audit, merged
+    from deeplimits.transfer.evidence.audit import audit, merged
     from deeplimits.transfer.make import transfer
 
     model = found.read(target)
@@ -67,7 +67,7 @@ def plan(
     if save is not None:
         _save(made, save)
     if json:
-        from deeplimits.transfer.proof import plain
+        from deeplimits.transfer.evidence.proof import plain
 
         console.document(plain(made))
         return

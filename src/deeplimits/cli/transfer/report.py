@@ -70,8 +70,8 @@ def report(
     from deeplimits.cli import console, read
     from deeplimits.cli.transfer import check, options, sweep
     from deeplimits.cli.transfer import target as found
+    from deeplimits.transfer.evidence.proof import Proof
     from deeplimits.transfer.make import transfer
-    from deeplimits.transfer.proof import Proof
 
     model = found.read(target, train, optimizer)
     rules = options.chosen(rule, against, alpha)

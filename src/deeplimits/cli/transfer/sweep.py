@@ -105,9 +105,9 @@ def measured(
     """
     from deeplimits.cli import imports
 
-    imports.whole("deeplimits.transfer.sweep", "optuna")
+    imports.whole("deeplimits.transfer.evidence.sweep", "optuna")
     from deeplimits.errors import InputError
-    from deeplimits.transfer.sweep import STUDY, lr_transfer
+    from deeplimits.transfer.evidence.sweep import STUDY, lr_transfer
 
     if model.train is None:
         why = f"there is no train beside {model.words}, and the model takes neither the bundled digits nor text"

@@ -69,7 +69,7 @@ class Target:
         """
         import torch
 
-        from deeplimits.transfer.initial import on_meta
+        from deeplimits.transfer.anatomy.initial import on_meta
 
         for size in sizes:
             shown = ", ".join(f"{name}={value}" for name, value in size.items())

@@ -7,7 +7,7 @@ from typing import Any
 
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import measured
-from deeplimits.transfer.coordinates import Coordinate, CoordinateCheck
+from deeplimits.transfer.evidence.coordinates import Coordinate, CoordinateCheck
 
 ROWS = 14
 REACH = 1.6

@@ -10,7 +10,7 @@ from typing import Any
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, measured
 from deeplimits.report.figures.rates import label
-from deeplimits.transfer.curves import Transfer
+from deeplimits.transfer.evidence.curves import Transfer
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, superscript
-from deeplimits.transfer.curves import Curve, Transfer
+from deeplimits.transfer.evidence.curves import Curve, Transfer
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def train(model: nn.Module, groups: list[dict[str, Any]], seed: int) -> float:
     """Train for 60 steps and return the loss on all digits.
 
     Example:
-        >>> from deeplimits.transfer.optimizer import base_groups
+        >>> from deeplimits.transfer.steps.optimizer import base_groups
         >>> _ = torch.manual_seed(0)
         >>> model = build(16, 2)
         >>> train(model, base_groups(model, 0.02), seed=0) < 1.0

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from deeplimits.transfer.anatomy.inputs import call
 from deeplimits.transfer.examples.data import digits, images, windows
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.optimizer import of_torch
+from deeplimits.transfer.steps.optimizer import of_torch
 
 Batch = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 STEPS, WARMUP, BATCH = 60, 5, 128

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from deeplimits.transfer.uses import LINEAR, LOOKUPS, RIGHT, SHIFTED, of_tensor
+from deeplimits.transfer.anatomy.uses import LINEAR, LOOKUPS, RIGHT, SHIFTED, of_tensor
 
 _EINSUM = {torch.einsum, torch.functional.einsum}
 _SOFTMAX = {F.softmax, torch.softmax, torch.Tensor.softmax}

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.clip import whole
-from deeplimits.transfer.inputs import main_output
-from deeplimits.transfer.names import bare, pooled
+from deeplimits.transfer.anatomy.inputs import main_output
+from deeplimits.transfer.anatomy.names import bare, pooled
 from deeplimits.transfer.numbers import gradient, own_scale
-from deeplimits.transfer.optimizer import name_of
 from deeplimits.transfer.rule import FAMILIES, Powers, family
-from deeplimits.transfer.samples import LOGITS, RATE, UPDATE, Sample, read, sink
+from deeplimits.transfer.steps.clip import whole
+from deeplimits.transfer.steps.optimizer import name_of
+from deeplimits.transfer.steps.samples import LOGITS, RATE, UPDATE, Sample, read, sink
 
 if TYPE_CHECKING:
     from deeplimits.transfer.plan import Plan

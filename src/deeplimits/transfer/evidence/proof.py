@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.coordinates import CoordinateCheck
-from deeplimits.transfer.curves import Transfer
+from deeplimits.transfer.evidence.coordinates import CoordinateCheck
+from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.numbers import as_dict
 from deeplimits.transfer.plan import Plan
 

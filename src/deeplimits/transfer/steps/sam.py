@@ -10,9 +10,9 @@ import torch
 from torch.optim import Optimizer
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.clip import whole
-from deeplimits.transfer.names import bare
+from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.steps.clip import whole
 
 
 class SAM(Optimizer):

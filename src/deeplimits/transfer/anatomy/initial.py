@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.names import bare, pooled
+from deeplimits.transfer.anatomy.names import bare, pooled
 
 STANDARD_ERRORS = 5.0
 COPIES = 4

@@ -11,11 +11,11 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.numerics.fit import Slope, slope
-from deeplimits.transfer.activations import Batch, Sizes, followed, shown
-from deeplimits.transfer.audit import Audit, audit
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
+from deeplimits.transfer.anatomy.names import stacks
+from deeplimits.transfer.evidence.activations import Batch, Sizes, followed, shown
+from deeplimits.transfer.evidence.audit import Audit, audit
 from deeplimits.transfer.make import transfer
-from deeplimits.transfer.names import stacks
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import Rule, get
 

@@ -12,15 +12,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import branches
-from deeplimits.transfer.grown_pair import Pair
-from deeplimits.transfer.inputs import call, example
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.products import Products
-from deeplimits.transfer.survey import survey
-from deeplimits.transfer.trial import PRECISIONS, Trial
-from deeplimits.transfer.uses import Watch
-from deeplimits.transfer.widen import Widening
+from deeplimits.transfer.anatomy import branches
+from deeplimits.transfer.anatomy.inputs import call, example
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.products import Products
+from deeplimits.transfer.anatomy.survey import survey
+from deeplimits.transfer.anatomy.trial import PRECISIONS, Trial
+from deeplimits.transfer.anatomy.uses import Watch
+from deeplimits.transfer.growth.grown_pair import Pair
+from deeplimits.transfer.growth.widen import Widening
 
 RESETS = ("new", "all", "none")
 _GATES = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3, nn.MultiheadAttention: 3}

@@ -9,19 +9,19 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import branches, checks, depth_factors, initial
-from deeplimits.transfer.branches import Ends
-from deeplimits.transfer.copies import Copies, copies
-from deeplimits.transfer.inputs import example
-from deeplimits.transfer.logits import Mended, factors, mend
-from deeplimits.transfer.matching import listed
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.products import Product
-from deeplimits.transfer.readout import carriers
+from deeplimits.transfer.anatomy import branches, checks, depth_factors, initial
+from deeplimits.transfer.anatomy.branches import Ends
+from deeplimits.transfer.anatomy.copies import Copies, copies
+from deeplimits.transfer.anatomy.inputs import example
+from deeplimits.transfer.anatomy.logits import Mended, factors, mend
+from deeplimits.transfer.anatomy.matching import listed
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.products import Product
+from deeplimits.transfer.anatomy.readout import carriers
+from deeplimits.transfer.anatomy.seen import Seen, bare_meta, seen
+from deeplimits.transfer.anatomy.survey import Parameter, survey
+from deeplimits.transfer.anatomy.trial import Trial
 from deeplimits.transfer.rule import Rule
-from deeplimits.transfer.seen import Seen, bare_meta, seen
-from deeplimits.transfer.survey import Parameter, survey
-from deeplimits.transfer.trial import Trial
 
 _UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
 

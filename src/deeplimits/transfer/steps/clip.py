@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.names import bare
+from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.numbers import Row, gradient
 from deeplimits.transfer.rule import Powers, Rule
 

@@ -16,14 +16,14 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import schedule
-from deeplimits.transfer.curves import OCTAVES, Transfer, summarise
-from deeplimits.transfer.initial import materialised
+from deeplimits.transfer.anatomy.initial import materialised
+from deeplimits.transfer.evidence import schedule
+from deeplimits.transfer.evidence.curves import OCTAVES, Transfer, summarise
+from deeplimits.transfer.evidence.workers import Done, shared
 from deeplimits.transfer.make import transfer
-from deeplimits.transfer.optimizer import base_groups
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import Rule, get
-from deeplimits.transfer.workers import Done, shared
+from deeplimits.transfer.steps.optimizer import base_groups
 
 STUDY = "lr_transfer"
 Train = Callable[[nn.Module, list[dict[str, Any]], int], float]

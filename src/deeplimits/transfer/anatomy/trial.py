@@ -12,8 +12,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.uses import LINEAR, RIGHT, Watch
+from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.uses import LINEAR, RIGHT, Watch
 
 PRECISIONS = (torch.float64, torch.float32)
 TOLERANCE = 1e-5  # norms often compute in float32 whatever their input

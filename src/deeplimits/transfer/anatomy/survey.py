@@ -11,10 +11,10 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.layout import MATRIX, VECTOR, Fans, fans
-from deeplimits.transfer.matching import check_names, stacks
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.uses import Watch
+from deeplimits.transfer.anatomy.layout import MATRIX, VECTOR, Fans, fans
+from deeplimits.transfer.anatomy.matching import check_names, stacks
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.uses import Watch
 
 
 @dataclass(frozen=True)

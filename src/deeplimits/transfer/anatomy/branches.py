@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.trial import TOLERANCE, Trial
+from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.trial import TOLERANCE, Trial
 
 Ends = dict[str, float]
 """{name: the value at which the parameter switches its branch off}: 0, or -1 for gains that a norm reads as 1 + w."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from deeplimits.progress import Bar
-from deeplimits.transfer.interrupts import Interrupts
+from deeplimits.transfer.evidence.interrupts import Interrupts
 
 BEAT, PATIENCE = 5.0, 60.0  # seconds
 PAUSE = 0.5

@@ -12,10 +12,10 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.numbers import Row, rates
-from deeplimits.transfer.optimizer import name_of, of_torch
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import FAMILIES
-from deeplimits.transfer.split_muon import SplitMuon
+from deeplimits.transfer.steps.optimizer import name_of, of_torch
+from deeplimits.transfer.steps.split_muon import SplitMuon
 
 FUSED = re.compile(r"qkv|c_attn|query_key_value|in_proj_weight|gate_up|kv_proj|w12", re.IGNORECASE)
 """Names of parameters that hold several matrices side by side, as libraries call them."""

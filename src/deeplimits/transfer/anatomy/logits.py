@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.products import Product, Products
-from deeplimits.transfer.trial import Trial
+from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.products import Product, Products
+from deeplimits.transfer.anatomy.trial import Trial
 
 _TWICE = 2.0
 

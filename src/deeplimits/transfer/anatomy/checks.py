@@ -12,11 +12,11 @@ from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.layout import MATRIX
-from deeplimits.transfer.matching import listed
-from deeplimits.transfer.products import Product
-from deeplimits.transfer.survey import Parameter
-from deeplimits.transfer.uses import Watch
+from deeplimits.transfer.anatomy.layout import MATRIX
+from deeplimits.transfer.anatomy.matching import listed
+from deeplimits.transfer.anatomy.products import Product
+from deeplimits.transfer.anatomy.survey import Parameter
+from deeplimits.transfer.anatomy.uses import Watch
 
 NARROW, SHALLOW = 32, 4
 

@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import DeepLimitsError, InputError
-from deeplimits.transfer import initial
-from deeplimits.transfer.seen import seen
-from deeplimits.transfer.survey import Parameter, survey
+from deeplimits.transfer.anatomy import initial
+from deeplimits.transfer.anatomy.seen import seen
+from deeplimits.transfer.anatomy.survey import Parameter, survey
 
 LARGE = 10_000_000
 """Entries of a base from which on a narrower copy stands for it."""

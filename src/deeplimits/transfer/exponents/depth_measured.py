@@ -11,7 +11,7 @@ import torch
 
 from deeplimits.errors import InputError
 from deeplimits.numerics.fit import Slope, slope
-from deeplimits.transfer.depth import DepthClass
+from deeplimits.transfer.exponents.depth import DepthClass
 
 INPUTS, SAMPLES = 16, 8
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.products import Product, Products
-from deeplimits.transfer.uses import Watch
+from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.products import Product, Products
+from deeplimits.transfer.anatomy.uses import Watch
 
 _FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, KeyError, AttributeError)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.branches import Ends, last_gains
-from deeplimits.transfer.trial import Trial
+from deeplimits.transfer.anatomy.branches import Ends, last_gains
+from deeplimits.transfer.anatomy.trial import Trial
 
 
 def carriers(trial: Trial, tables: Iterable[str], width: float) -> tuple[Ends, dict[str, float]]:

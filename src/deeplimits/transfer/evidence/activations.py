@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.inputs import call, example
-from deeplimits.transfer.names import bare, stacks
-from deeplimits.transfer.optimizer import base_groups, of_torch
+from deeplimits.transfer.anatomy.inputs import call, example
+from deeplimits.transfer.anatomy.names import bare, stacks
+from deeplimits.transfer.anatomy.uses import Watch
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import family
-from deeplimits.transfer.uses import Watch
+from deeplimits.transfer.steps.optimizer import base_groups, of_torch
 
 Batch = tuple[Any, torch.Tensor] | Callable[[int], tuple[Any, torch.Tensor]]
 Sizes = dict[str, tuple[float, float]]

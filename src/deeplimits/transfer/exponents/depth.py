@@ -67,7 +67,7 @@ class DepthClass:
             depths: of the networks.
             settings: width, seeds, steps, lr, activation.
         """
-        from deeplimits.transfer.depth_measured import measure
+        from deeplimits.transfer.exponents.depth_measured import measure
 
         return measure(self, depths, **settings)
 

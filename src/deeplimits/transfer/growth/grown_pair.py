@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.inputs import call
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.trial import PRECISIONS
-from deeplimits.transfer.widen import Widening
+from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.trial import PRECISIONS
+from deeplimits.transfer.growth.widen import Widening
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}
 

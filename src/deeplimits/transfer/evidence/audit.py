@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
 
-from deeplimits.transfer.names import stacks
+from deeplimits.transfer.anatomy.names import stacks
 from deeplimits.transfer.numbers import Row
 from deeplimits.transfer.plan import Plan
 

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer import initial
-from deeplimits.transfer.branches import Step, list_of, steps
-from deeplimits.transfer.names import bare
-from deeplimits.transfer.survey import Parameter
-from deeplimits.transfer.trial import TOLERANCE, Trial
+from deeplimits.transfer.anatomy import initial
+from deeplimits.transfer.anatomy.branches import Step, list_of, steps
+from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.survey import Parameter
+from deeplimits.transfer.anatomy.trial import TOLERANCE, Trial
 
 Powers = dict[str, float]
 """{block of the base: power of the depth that the forward pass divides its branch by}."""

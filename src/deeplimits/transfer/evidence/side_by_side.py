@@ -13,9 +13,9 @@ from torch.func import functional_call, vmap
 
 from deeplimits.errors import InputError
 from deeplimits.numerics.seeds import generator
-from deeplimits.transfer.initial import materialised
-from deeplimits.transfer.optimizer import base_groups
+from deeplimits.transfer.anatomy.initial import materialised
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.steps.optimizer import base_groups
 
 Loss = Callable[..., torch.Tensor]
 

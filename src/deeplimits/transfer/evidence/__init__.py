@@ -1,0 +1,1 @@
+"""What shows that settings carry over: audits, coordinate checks, learning-rate sweeps."""

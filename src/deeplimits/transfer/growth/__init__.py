@@ -1,0 +1,1 @@
+"""Widening a model while it trains."""

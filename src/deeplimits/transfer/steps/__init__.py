@@ -1,0 +1,1 @@
+"""What a plan does to training steps: optimizers, clipping, perturbations, a watch on their sizes."""
