@@ -76,13 +76,37 @@ def test_a_build_function_that_ignores_its_arguments():
 
 def test_sizes_that_are_none():
     refused(
-        "the build function does not take wide, depth",
+        r"the build function takes \(width, depth, scale, readout, block\), and was given wide, depth",
         Mlp,
         base={"wide": 32, "depth": 4},
         target={"wide": 64, "depth": 4},
     )
     for size in ("32", 0, 32.5):
         refused(f"width={size!r} is no size", Mlp, base={**BASE, "width": size}, target=TARGET)
+    error = refused(
+        "raised TypeError for .*'depth': 4.5", Mlp, base={**BASE, "depth": 4.5}, target={**TARGET, "depth": 4.5}
+    )
+    assert isinstance(error.__cause__, TypeError)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, width, depth=2):
+        super().__init__()
+        self.read_in, self.head = nn.Linear(12, width), nn.Linear(width, 3)
+        self.core = nn.LSTM(width, width, depth, batch_first=True)
+
+    def forward(self, x):
+        return self.head(self.core(self.read_in(x)[None])[0][0])
+
+
+def test_layers_inside_one_module():
+    """The layers of nn.LSTM are no blocks: their number stays, the width may grow."""
+    words = "core.weight_ih_l0 and its like hold several layers in one module"
+    assert "num_layers" in refused(words, Recurrent, base=BASE, target=TARGET).fix
+    plan = dl.transfer(Recurrent, **WIDE)
+    assert plan["core.weight_hh_l1"].lr_mult == 1 / 2
+    same = dl.transfer(Recurrent, base=BASE, target={**TARGET, "depth": 4})
+    assert same["core.weight_hh_l3"].lr_mult == 1 / 2
 
 
 def test_a_build_function_that_builds_no_model():
@@ -220,6 +244,7 @@ def bottlenecks(width, depth=4):
 def test_matrices_inside_blocks_that_do_not_grow():
     error = refused("do not grow while the model does: blocks.0.core.weight, blocks.1.core.weight", bottlenecks, **WIDE)
     assert "fixed=" in error.fix
+    refused(r"fixed: '\*.nope.weight' matches no parameter", bottlenecks, **WIDE, fixed=["*.nope.weight"])
     plan = dl.transfer(bottlenecks, **WIDE, fixed=["*.core.weight"])
     assert plan["blocks.0.core.weight"].role == "fixed matrix" and plan["blocks.0.core.weight"].lr_mult == 1
     assert plan["blocks.0.down.weight"].role == "output" and plan["blocks.0.up.weight"].role == "input"

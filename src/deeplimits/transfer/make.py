@@ -104,9 +104,18 @@ def _models(model: Any, base: Any, target: Any) -> tuple[nn.Module, nn.Module, A
         try:
             signature(model).bind(**sizes)
         except TypeError as error:
-            why = f"the build function does not take {', '.join(sizes)} ({error})"
+            takes = ", ".join(signature(model).parameters)
+            why = f"the build function takes ({takes}), and was given {', '.join(sizes)} ({error})"
             raise InputError("transfer", why, "name base and target sizes as its arguments") from None
-    return initial.on_meta(model, base), initial.on_meta(model, target), (dict(base), dict(target))
+    return _built(model, base), _built(model, target), (dict(base), dict(target))
+
+
+def _built(build: Callable[..., nn.Module], sizes: Mapping[str, Any]) -> nn.Module:
+    try:
+        return initial.on_meta(build, sizes)
+    except TypeError as error:
+        why = f"the build function raised TypeError for {dict(sizes)} ({error})"
+        raise InputError("transfer", why, "give sizes that it can build, as whole numbers") from error
 
 
 def _named(optimizer: Any) -> str:

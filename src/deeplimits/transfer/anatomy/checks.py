@@ -77,6 +77,24 @@ def adapters(rows: Iterable[Parameter], frozen: Iterable[str]) -> None:
             raise InputError("transfer", why, "train all weights, or merge the adapters first")
 
 
+def blocks(rows: Iterable[Parameter], modules: Iterable[str]) -> None:
+    """Refuse layers that are no modules of their own, as in nn.LSTM, where their number changes.
+
+    Args:
+        rows: all parameters.
+        modules: names of the base's modules.
+
+    Raises:
+        InputError: there are such layers.
+    """
+    known = set(modules)
+    for row in rows:
+        if row.depth_ratio != 1 and row.block is not None and row.block not in known:
+            why = f"{row.name} and its like hold several layers in one module, and their number changes"
+            fix = "keep num_layers (the width may grow): there is no stack of blocks that residual branches end in"
+            raise InputError("transfer", why, fix)
+
+
 def fixed_matrices(rows: Sequence[Parameter], allowed: Iterable[str]) -> None:
     """Refuse matrices inside blocks that do not grow while the stream between blocks does.
 
@@ -85,8 +103,13 @@ def fixed_matrices(rows: Sequence[Parameter], allowed: Iterable[str]) -> None:
         allowed: patterns of names, as "*.router.weight", that may stay as they are.
 
     Raises:
-        InputError: there are such matrices.
+        InputError: there are such matrices, or a pattern that names none.
     """
+    allowed = list(allowed)
+    for pattern in allowed:
+        if not any(fnmatch(row.name, pattern) for row in rows):
+            fix = "name parameters of the target, as fixed=['*.name.weight']"
+            raise InputError("transfer", f"fixed: {pattern!r} matches no parameter", fix)
     places = [part for row in rows for part in [_block(row.name)] if part is not None]
     grows = any(row.fan_out_ratio != 1 and _block(row.name) is None for row in rows)
     fixed = [

@@ -120,6 +120,8 @@ def read(
     checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
     checks.fixed_matrices(rows, fixed)
     _check_depth(rule, rows)
+    if rule.alpha is not None:
+        checks.blocks(rows, (bare(path) for path, _ in small.named_modules()))
     found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
     found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
     if family is not None:

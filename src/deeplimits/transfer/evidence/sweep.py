@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log2
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,9 @@ def lr_transfer(
 
     Source: definition; the drift of the minimum in octaves, with a bootstrap interval over seeds.
     """
+    _check(sizes, lrs, seeds)
     places = [tuple(sorted((key, int(value)) for key, value in size.items())) for size in sizes]
     rates = sorted(float(lr) for lr in lrs)
-    _check(places, rates, seeds)
     plans = {
         place: transfer(build, dict(places[0]), dict(place), rule, optimizer, alpha, inputs=inputs)
         for place in places[1:]
@@ -169,14 +170,20 @@ def _fingerprint(function: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _check(places: list[Any], rates: list[float], seeds: int) -> None:
-    if len(places) < 2 or len(set(places)) != len(places):
-        raise InputError("lr_transfer", f"{len(set(places))} different sizes", "give the base and one size or more")
-    if len(set(rates)) < 3 or rates[0] <= 0:
-        why = f"lrs={rates}: a minimum needs three learning rates above zero"
+def _check(sizes: Sequence[Mapping[str, int]], lrs: Sequence[float], seeds: int) -> None:
+    for size in sizes:
+        for key, value in size.items():
+            if not isinstance(value, Integral) or value < 1:
+                raise InputError("lr_transfer", f"{key}={value!r} is no size", "give whole numbers from 1 on")
+    places = {tuple(sorted(size.items())) for size in sizes}
+    if len(places) < 2 or len(sizes) != len(places):
+        raise InputError("lr_transfer", f"{len(places)} different sizes", "give the base and one size or more")
+    odd = [lr for lr in lrs if not isinstance(lr, Real) or not 0 < lr < inf]
+    if odd or len(set(lrs)) < 3:
+        why = f"lrs={list(lrs)}: a minimum needs three learning rates above zero"
         raise InputError("lr_transfer", why, "give a grid such as [2**k for k in range(-10, -3)]")
-    if seeds < 2:
-        raise InputError("lr_transfer", f"seeds={seeds}", "give two or more: the intervals come from them")
+    if not isinstance(seeds, Integral) or seeds < 2:
+        raise InputError("lr_transfer", f"seeds={seeds!r}", "give two or more: the intervals come from them")
 
 
 def _study(store: str | Path, name: str, about: Mapping[str, Any]) -> Any:
