@@ -79,7 +79,9 @@ class Record:
                     f"training set the learning rate of {self._name(parameter)} to {rate:.4g} where the plan's ratios "
                     f"say {expected:.4g}"
                 )
-                fix = "schedule with factors (LambdaLR), or give max_lr, eta_min and min_lr as lists, one a group"
+                fix = (
+                    "schedule with factors of the peak (LambdaLR), a floor included; max_lr may be a list, one a group"
+                )
                 raise InputError("lr_transfer", why, fix)
 
     def _name(self, parameter: int) -> str:
