@@ -10,8 +10,9 @@ from tests.transfer.models import Block
 class Attention(nn.Module):
     """Softmax attention written by hand: `fused` query, key and value, norms of queries and keys, shared keys."""
 
-    def __init__(self, width, heads, fused=False, norms=False, keys=None, number=True):
+    def __init__(self, width, heads, fused=False, norms=False, keys=None, number=True, softmax=None):
         super().__init__()
+        self.softmax = softmax or (lambda x: x.softmax(-1))
         self.heads, self.keys, self.size = heads, keys or heads, width // heads
         self.fused, self.number = fused, number
         if number:
@@ -31,7 +32,7 @@ class Attention(nn.Module):
         if self.norms is not None:
             q, k = self.norms[0](q), self.norms[1](k)
         self.logits = q @ k.transpose(-1, -2) * (self.scale if self.number else self.size**-0.5)
-        return self.mix((self.logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return self.mix((self.softmax(self.logits) @ v).transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):

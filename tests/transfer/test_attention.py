@@ -38,6 +38,35 @@ def test_softmax_by_hand_is_seen(fused):
     assert len(seen(build(heads=4, fused=fused)(32))) == 4  # one a layer: values are not logits
 
 
+BY_HAND = {
+    "exp over sum": lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+    "less the maximum": lambda x: (
+        torch.exp(x - x.max(-1, keepdim=True).values) / (x - x.amax(-1, True)).exp().sum(-1, True)
+    ),
+    "logsumexp": lambda x: (x - x.logsumexp(-1, keepdim=True)).exp(),
+    "log_softmax": lambda x: torch.nn.functional.log_softmax(x, -1).exp(),
+    "in place": lambda x: x.clone().exp_().div_(x.exp().sum(-1, keepdim=True)),
+    "of base 2": lambda x: (x * 1.4426950408889634 - (x * 1.4426950408889634).amax(-1, True)).exp2(),
+}
+
+
+@pytest.mark.parametrize("words", list(BY_HAND))
+def test_softmax_of_exponentials_is_seen(words):
+    """Same plan as for torch.softmax: the query's factor, and values that are no logits."""
+    by_hand, ready = build(heads=4, softmax=BY_HAND[words]), build(heads=4)
+    found = seen(by_hand(32))
+    assert len(found) == 4 and found[0].softmax and found[0].value == "layers.0.attention.both.weight"
+    plan = dl.transfer(by_hand, **WIDE)
+    assert plan.rows == dl.transfer(ready, **WIDE).rows and plan.notes == dl.transfer(ready, **WIDE).notes
+
+
+def test_products_without_a_softmax_are_told_with_what_to_do():
+    plan = dl.transfer(build(heads=4, softmax=torch.relu), **WIDE)
+    [note] = [note for note in plan.notes if "no softmax" in note]
+    assert "layers.0.attention.query.weight" in note and "8 entries in the base, 32 in the target" in note
+    assert "divide them by the size" in note and "Product(" not in note
+
+
 def test_what_pytorch_has_ready_is_seen():
     first = seen(build(heads=4, packed=True)(32))[0]
     assert (first.size, first.heads, first.softmax, first.query) == (

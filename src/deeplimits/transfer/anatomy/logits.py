@@ -63,6 +63,30 @@ def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, flo
     return found
 
 
+def open_ends(small: Sequence[Product], large: Sequence[Product]) -> list[str]:
+    """Return which products over a size that grows go into no softmax, in words, each kind once.
+
+    Args:
+        small: products of the base.
+        large: of the target.
+
+    Example:
+        >>> small, large = (Product(size, 4, 1, 1.0, False, "a", "b") for size in (8, 32))
+        >>> open_ends([small], [large])[0].partition(",")[0]
+        'not claimed: activations of a and b are multiplied and summed over 8 entries in the base'
+    """
+    found = {}
+    for old, new in zip(small, large, strict=False):
+        if not old.softmax and old.size != new.size:
+            found.setdefault((old.size, new.size), (old.query or "one", old.key or "another"))
+    fix = "let the forward pass divide them by the size, where they learn to align as queries and keys do, or keep it"
+    return [
+        f"not claimed: activations of {names[0]} and {names[1]} are multiplied and summed over {sizes[0]} entries in "
+        f"the base, {sizes[1]} in the target, and no softmax of theirs is seen: {fix}"
+        for sizes, names in found.items()
+    ]
+
+
 def mend(trial: Trial, lacking: Mapping[int, float | None], products: Sequence[Product]) -> Mended:
     """Find what the logits' factors can be folded into, each proved: twice it and half the query change nothing.
 

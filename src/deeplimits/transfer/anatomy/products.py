@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 from deeplimits.transfer.anatomy.uses import LINEAR, LOOKUPS, RIGHT, SHIFTED, of_tensor
 
 _EINSUM = {torch.einsum, torch.functional.einsum}
-_SOFTMAX = {F.softmax, torch.softmax, torch.Tensor.softmax}
+_SOFTMAX = {F.softmax, torch.softmax, F.log_softmax, torch.log_softmax, *of_tensor("softmax", "log_softmax")}
+_SOFTMAX |= {torch.exp, torch.exp2, *of_tensor("exp", "exp_", "exp2", "exp2_")}  # by hand: exp, over its sum
 _TIMES = {torch.mul, *of_tensor("mul", "mul_", "__mul__", "__rmul__", "__imul__")}
 _OVER = {torch.div, *of_tensor("div", "div_", "__truediv__", "__itruediv__")}
 _REPEATS = {torch.repeat_interleave, *of_tensor("expand", "expand_as", "repeat", "repeat_interleave")}

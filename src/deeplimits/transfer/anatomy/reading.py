@@ -13,7 +13,7 @@ from deeplimits.transfer.anatomy import branches, checks, depth_factors, initial
 from deeplimits.transfer.anatomy.branches import Ends
 from deeplimits.transfer.anatomy.copies import Copies, copies
 from deeplimits.transfer.anatomy.inputs import example
-from deeplimits.transfer.anatomy.logits import Mended, factors, mend
+from deeplimits.transfer.anatomy.logits import Mended, factors, mend, open_ends
 from deeplimits.transfer.anatomy.matching import listed
 from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.anatomy.products import Product
@@ -198,13 +198,7 @@ def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
         old, new = base.products[0], target.products[0]
         if old.softmax and (old.heads, old.size) != (new.heads, new.size):
             notes.append(f"attention: {old.heads} heads of {old.size} become {new.heads} of {new.size}")
-        open_ends = [
-            o for o, n in zip(base.products, target.products, strict=False) if not o.softmax and o.size != n.size
-        ]
-        if open_ends:
-            notes.append(
-                f"products of activations are summed over a size that grows, and are in no softmax: {open_ends[0]}"
-            )
+        notes += open_ends(base.products, target.products)
     if base.choices and target.choices and base.choices[0] != target.choices[0]:
         notes.append(f"not claimed: top-{base.choices[0]} choices become top-{target.choices[0]}")
     return notes
