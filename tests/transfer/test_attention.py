@@ -89,6 +89,9 @@ def test_the_factor_goes_into_separate_queries():
     row = plan["layers.0.attention.query.weight"]
     assert (row.init_ratio, row.lr_mult, row.decay_mult, row.eps_mult) == (1 / 4, 1 / 8, 8, 1 / 2)
     assert "logits of heads that grow" in row.reason
+    where = "layers.*.attention.query"
+    words = f"4 times: attention of {where}.weight: its logits' factor 0.5 (1/size) is in {where}.weight, {where}.bias"
+    assert words in plan.notes
 
 
 def test_the_factor_goes_into_norms_of_queries():
@@ -101,6 +104,8 @@ def test_the_factor_goes_into_norms_of_queries():
 def test_a_fused_projection_needs_the_modules_own_number(tmp_path):
     plan = dl.transfer(build(heads=4, fused=True), **WIDE)
     assert set(carried(plan).values()) == {1.0}
+    assert "logits of heads that grow: 0.5 in layers.0.attention.scale" in plan["layers.0.attention.qkv.weight"].reason
+    assert sum("(1/size) is in layers.*.attention.scale" in note for note in plan.notes) == 1
     assert plan.scales == pytest.approx({f"layers.{n}.attention.scale": 8**0.5 / 32 for n in range(4)})
     model = build(heads=4, fused=True)(128)
     assert plan.apply(model, initial=True) is not None
@@ -114,7 +119,8 @@ def test_a_fused_projection_needs_the_modules_own_number(tmp_path):
 @pytest.mark.parametrize("settings", [{"packed": True}, {"fused": True, "number": False}])
 def test_what_nothing_carries_is_said(settings):
     plan = dl.transfer(build(heads=4, **settings), **WIDE)
-    assert any("logits lack the factor 0.5" in note and "let heads grow in number" in note for note in plan.notes)
+    [note] = [note for note in plan.notes if "logits lack the factor 0.5" in note]
+    assert "let heads grow in number" in note and note.startswith("4 times: attention of layers.*.attention.")
     assert not plan.scales and set(carried(plan).values()) == {1.0}
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.evidence.audit import merged
+from deeplimits.transfer.plan_table import merged
 from tests.transfer.models import Gpt, Mlp
 
 BASE = {"width": 32, "depth": 4}

@@ -28,6 +28,11 @@ def states(reset, kind=torch.optim.Adam, **settings):
     return small, old, large, new, grown
 
 
+def test_printed():
+    *_, grown = states("new")
+    assert str(grown) == repr(grown) and "values, outputs differ by" in repr(grown) and len(repr(grown)) < 120
+
+
 def test_new_channels_start_without_averages_and_old_ones_go_on():
     small, old, large, new, _ = states("new")
     for name, axes in (("0", "rows"), ("2", "both"), ("4", "columns")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pydoc
 from dataclasses import replace
 
 import numpy as np
@@ -173,6 +174,23 @@ def test_explained(plan):
     assert "completep" in text and "dey-2025-completep" in text
     for name in ("read_in.weight", "blocks.15.down.bias", "head.weight"):
         assert name in text
+    assert "init multiplies the model's own initial values; the init in why is the rule's" in text
+
+
+def test_printed(plan):
+    """Blocks of equal numbers share a line: as many lines at any depth."""
+    text = str(plan)
+    assert "blocks.*.down.weight (16)" in text and "blocks.15" not in text and text == plan.explain(every=False)
+    assert len(text.splitlines()) == len(plan.explain().splitlines()) - 15 * 6
+    assert len(repr(plan)) < 200 and "completep, adamw" in repr(plan) and "102 parameters" in repr(plan)
+    sam = dl.transfer(Mlp, base=BASE, target={**BASE, "width": 128}, rule="mup2_sam")
+    assert "blocks.*.up.weight (4)" in str(sam) and "SAM" in str(sam)
+
+
+def test_plans_have_a_public_name():
+    assert dl.transfer.Plan is Plan
+    for argument in ("transfer(model, base", "optimizer='adamw'", "fixed: patterns of names"):
+        assert argument in pydoc.render_doc(dl.transfer)
 
 
 def test_growing_heads_are_said():

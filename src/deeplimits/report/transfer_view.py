@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deeplimits.transfer.evidence.audit import merged
 from deeplimits.transfer.evidence.coordinates import CoordinateCheck, exponents
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof
 from deeplimits.transfer.plan import Plan
+from deeplimits.transfer.plan_table import merged
 
 TONES = {"pass": "yes", "transfers": "yes", "fail": "no", "drifts": "no"}
 MARKS = {"yes": "✓", "no": "✗"}

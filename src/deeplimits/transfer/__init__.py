@@ -1,21 +1,23 @@
 """From the limit to hyperparameters: settings tuned on a small model, carried to a large one.
 
 `deeplimits.transfer` is this package and the function that makes a plan at once: `dl.transfer(build, base=..., ...)`.
-`dl.transfer.explain(name)` gives the table of a rule; `abc` and `depth_class` classify powers of width and depth,
-`watch` samples a run of the base, and `SAM` is sharpness-aware minimization as a plan scales it.
+`dl.transfer.explain(name)` gives the table of a rule; `Plan.load` reads a plan from a file; `abc` and `depth_class`
+classify powers of width and depth; `watch` samples a run of the base, and `SAM` is sharpness-aware minimization as a
+plan scales it.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from inspect import Signature, signature
+from inspect import Parameter, Signature, getdoc, signature
 from types import ModuleType
 from typing import Any
 
 _HOME = {
     "abc": "exponents.abc_parametrization",
     "explain": "role_table",
+    "Plan": "plan",
     "SAM": "steps.sam",
     "watch": "steps.watching",
     "depth_class": "exponents.depth",
@@ -36,6 +38,13 @@ class _Verb(ModuleType):
         from deeplimits.transfer.make import transfer
 
         return signature(transfer)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        from deeplimits.transfer.make import transfer
+
+        plain = [p.replace(annotation=Parameter.empty) for p in signature(transfer).parameters.values()]
+        return f"{vars(self)['__doc__']}\ntransfer{Signature(plain)}\n\n{getdoc(transfer)}"
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOME:

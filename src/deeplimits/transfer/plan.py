@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from math import log
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer import budget
-from deeplimits.transfer.anatomy.initial import STANDARD_ERRORS, Hold, sizes
+from deeplimits.transfer.anatomy import checks
+from deeplimits.transfer.anatomy.initial import Hold, sizes
+from deeplimits.transfer.anatomy.matching import listed
 from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.numbers import Row, perturbations
@@ -23,7 +24,7 @@ from deeplimits.transfer.rule import Rule, family, get
 EPSILON = 1e-8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """How to train the target with the base's settings.
 
@@ -91,7 +92,7 @@ class Plan:
             raise InputError("plan.apply", "the model is on the meta device and has no values", fix)
         measured = sizes(model, hold)
         resolved = {row.name: self._multiplier(row, measured[row.name][0]) for row in self.rows}
-        self._check_initial(measured, resolved)
+        checks.initial_values(self.rows, self.initial, measured, resolved)
         with torch.no_grad():
             for row in self.rows:
                 if resolved[row.name] != 1 or row.init_shift:
@@ -118,27 +119,6 @@ class Plan:
             raise InputError("plan.apply", "the base was on the meta device, without values", "plan with a real base")
         wanted = self.initial.get(row.name, 0.0) * row.init_ratio
         return wanted / size if size and wanted else 1.0
-
-    def _check_initial(self, measured: Mapping[str, tuple[float, int]], resolved: Mapping[str, float]) -> None:
-        carry, odd = [], []
-        for row in self.rows:
-            size, count = measured[row.name]
-            base = self.initial.get(row.name, 0.0)
-            if not size or not base or row.init_mult is None:
-                carry += [row.name] if row.init_shift and size and not base else []  # a gain 1 + w starts from 0
-                continue
-            in_base = count / (row.fan_in_ratio * row.fan_out_ratio)
-            error = STANDARD_ERRORS * (1 / count + 1 / in_base) ** 0.5 + 0.05
-            wanted = base * row.init_ratio
-            own = wanted / row.init_mult
-            if abs(log(size / own)) > error:
-                (carry if abs(log(size / wanted)) <= error else odd).append(row.name)
-        if len(carry) > len(odd):
-            why = f"{carry[0]} and {len(carry) - 1} others already have the planned initial size"
-            raise InputError("plan.apply", why, "apply a plan once, to a model as its build function leaves it")
-        if odd:
-            why = f"{odd[0]} and {len(odd) - 1} others do not have the size of initial values"
-            raise InputError("plan.apply", why, "apply the plan before training or loading; then use param_groups only")
 
     def param_groups(
         self,
@@ -259,11 +239,22 @@ class Plan:
 
         ratios.guard(self, optimizer, tolerance)
 
-    def explain(self) -> str:
-        """Return the table of the plan in words: name, shape, role, numbers, why, source."""
+    def explain(self, every: bool = True) -> str:
+        """Return the table of the plan in words: name, shape, role, numbers, why, source.
+
+        Args:
+            every: whether every parameter has a line; else blocks of equal numbers share one, as in `print(plan)`.
+        """
         from deeplimits.transfer.plan_table import explain
 
-        return explain(self)
+        return explain(self, every)
+
+    def __str__(self) -> str:
+        return self.explain(every=False)
+
+    def __repr__(self) -> str:
+        sizes = f"{dict(self.base)} to {dict(self.target)}"
+        return f"<Plan: {self.rule}, {self.optimizer}, {sizes}, {len(self.rows)} parameters>"
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
@@ -285,7 +276,7 @@ class Plan:
             found = {name: parameter for name, parameter in found.items() if name in planned}
         if set(found) != set(planned):
             odd = sorted(set(found) ^ set(planned))
-            why = f"the model is not the plan's target: {_named(odd)} on one side only"
+            why = f"the model is not the plan's target: {listed(odd, 3)} on one side only"
             raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
         for name, parameter in found.items():
             shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
@@ -293,7 +284,3 @@ class Plan:
                 why = f"{name} has shape {shape}, the plan's target {planned[name]}"
                 raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
         return found
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

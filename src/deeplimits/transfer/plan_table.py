@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from deeplimits.transfer import budget
-from deeplimits.transfer.numbers import Row
+from deeplimits.transfer.anatomy.names import stacks
+from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Powers
 
 if TYPE_CHECKING:
     from deeplimits.transfer.plan import Plan
 
+INIT = (
+    "init multiplies the model's own initial values; the init in why is the rule's: sizes of the target over the base's"
+)
 
-def explain(plan: Plan) -> str:
+
+def explain(plan: Plan, every: bool) -> str:
     """Return what a plan says: its rule, what is on and off, notes, and a line for every parameter.
 
     Args:
         plan: of the target.
+        every: whether blocks of equal numbers have lines of their own.
     """
     rule = plan.parametrization
-    sam = {} if rule.perturbation == Powers() else plan.perturbations()
+    sam = rule.perturbation != Powers()
+    counted = [(row, 1) for row in plan.rows] if every else merged(plan.rows)
     head = ("name", "shape", "role", "init", "LR", "decay", "eps", *(["SAM"] if sam else []), "why", "source")
-    extra = {name: [f"{scale:.4g}"] for name, scale in sam.items()}
-    lines = [head, *((*_cells(row), *extra.get(row.name, []), row.reason, row.source) for row in plan.rows)]
+    lines: list[tuple[str, ...]] = [head]
+    for row, count in counted:
+        extra = [f"{scale:.4g}" for scale in perturbations([row], rule).values()] if sam else []
+        lines.append((*cells(row, count), *extra, row.reason, row.source))
     widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
     decay = f"decay {plan.decay}: {budget.decay(plan.decay).words}"
-    return "\n".join([f"{plan.rule}, {plan.optimizer}", decay, plan.budget.words(), *plan.notes, *table])
+    return "\n".join([f"{plan.rule}, {plan.optimizer}", decay, plan.budget.words(), *plan.notes, INIT, *table])
 
 
-def _cells(row: Row) -> Iterable[str]:
+def cells(row: Row, count: int, numbers: Iterable[float] | None = None) -> list[str]:
+    """Return a line of the table: name, shape, role, init, learning rate, weight decay and epsilon.
+
+    Args:
+        row: of the plan.
+        count: of parameters that share the line.
+        numbers: what to print in place of the last three multipliers.
+    """
     init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
-    shape = "x".join(map(str, row.shape)) or "1"
-    return (row.name, shape, row.role, init, *(f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)))
+    name = row.name if count == 1 else f"{row.name} ({count})"
+    shown = (row.lr_mult, row.decay_mult, row.eps_mult) if numbers is None else numbers
+    return [name, "x".join(map(str, row.shape)) or "1", row.role, init, *(f"{value:.4g}" for value in shown)]
+
+
+def merged(rows: Sequence[Row]) -> list[tuple[Row, int]]:
+    """Return rows of a plan with blocks of equal numbers as one, named "blocks.*.weight", and how many they are."""
+    lists = {prefix: of for prefix, of in stacks(row.name for row in rows).items() if len(of) > 1}
+    found: dict[tuple[Any, ...], tuple[Row, int]] = {}
+    for row in rows:
+        named = replace(row, name=_template(row.name, lists))
+        key = tuple(vars(named).values())
+        found[key] = named, found.get(key, (named, 0))[1] + 1
+    return list(found.values())
+
+
+def _template(name: str, lists: Any) -> str:
+    parts = name.split(".")
+    for place in range(1, len(parts)):
+        if parts[place].isdigit() and ".".join(name.split(".")[:place]) in lists:
+            parts[place] = "*"
+    return ".".join(parts)

@@ -55,8 +55,9 @@ def plan(
     from deeplimits.cli import console
     from deeplimits.cli.transfer import options
     from deeplimits.cli.transfer import target as found
-    from deeplimits.transfer.evidence.audit import audit, merged
+    from deeplimits.transfer.evidence.audit import audit
     from deeplimits.transfer.make import transfer
+    from deeplimits.transfer.plan_table import INIT, merged
 
     model = found.read(target)
     grid = model.grid(width, depth, options.deep(rule, alpha))
@@ -71,7 +72,7 @@ def plan(
 
         console.document(plain(made))
         return
-    print(f"{audit(made)}\n")
+    print(f"{audit(made)}\n{INIT}\n")
     rows = [(row, 1) for row in made.rows] if every else merged(made.rows)
     console.table(HEADER, [_cells(row, count, lr, weight_decay) for row, count in rows])
     print(f"\nsource: {', '.join(sorted({row.source for row in made.rows}))}")
@@ -80,14 +81,12 @@ def plan(
 
 def _cells(row: Any, count: int, lr: float | None, weight_decay: float) -> list[str]:
     from deeplimits.transfer.plan import EPSILON
+    from deeplimits.transfer.plan_table import cells
 
-    init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
-    name = row.name if count == 1 else f"{row.name} ({count})"
     decay = row.decay_mult if lr is None else row.decay_mult * weight_decay * (len(row.shape) > 1)
     eps = row.eps_mult * (1.0 if lr is None else EPSILON)
     numbers = (row.lr_mult * (1.0 if lr is None else lr), decay, eps)
-    shape = "x".join(map(str, row.shape)) or "1"
-    return [name, shape, row.role, init, *(f"{number:.4g}" for number in numbers), row.reason]
+    return [*cells(row, count, numbers), row.reason]
 
 
 def _save(made: Any, path: Path) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
-from math import prod
-from typing import Any
+from math import log, prod
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
 
 from deeplimits.errors import InputError
+from deeplimits.transfer.anatomy.initial import STANDARD_ERRORS
 from deeplimits.transfer.anatomy.layout import MATRIX
 from deeplimits.transfer.anatomy.matching import listed
 from deeplimits.transfer.anatomy.products import Product
 from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.anatomy.uses import Watch
+
+if TYPE_CHECKING:
+    from deeplimits.transfer.numbers import Row
 
 NARROW, SHALLOW = 32, 4
 
@@ -150,6 +154,43 @@ def small_base(rows: Sequence[Parameter], blocks: int | None) -> list[str]:
     if blocks is not None and blocks < SHALLOW:
         said.append(f"the base has {blocks} blocks: below {SHALLOW} the optimum still moves with depth")
     return said
+
+
+def initial_values(
+    rows: Iterable[Row],
+    first: Mapping[str, float],
+    measured: Mapping[str, tuple[float, int]],
+    resolved: Mapping[str, float],
+) -> None:
+    """Refuse to rescale a model whose weights are not initial.
+
+    Args:
+        rows: of the plan.
+        first: {name: size of the base's initial values}.
+        measured: {name: (size, number of values)} of the model.
+        resolved: {name: multiplier}.
+
+    Raises:
+        InputError: the weights have the planned sizes already, or others than initial ones.
+    """
+    carry, odd = [], []
+    for row in rows:
+        size, count = measured[row.name]
+        base = first.get(row.name, 0.0)
+        if not size or not base or row.init_mult is None:
+            carry += [row.name] if row.init_shift and size and not base else []  # a gain 1 + w starts from 0
+            continue
+        in_base = count / (row.fan_in_ratio * row.fan_out_ratio)
+        error = STANDARD_ERRORS * (1 / count + 1 / in_base) ** 0.5 + 0.05
+        wanted = base * row.init_ratio
+        if abs(log(size / (wanted / row.init_mult))) > error:
+            (carry if abs(log(size / wanted)) <= error else odd).append(row.name)
+    if len(carry) > len(odd):
+        why = f"{carry[0]} and {len(carry) - 1} others already have the planned initial size"
+        raise InputError("plan.apply", why, "apply a plan once, to a model as its build function leaves it")
+    if odd:
+        why = f"{odd[0]} and {len(odd) - 1} others do not have the size of initial values"
+        raise InputError("plan.apply", why, "apply the plan before training or loading; then use param_groups only")
 
 
 def unclaimed(rows: Sequence[Parameter], small: Sequence[Product], large: Sequence[Product]) -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from deeplimits.transfer.anatomy.inputs import call
-from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.names import bare, starred
 from deeplimits.transfer.anatomy.products import Product, Products
 from deeplimits.transfer.anatomy.trial import Trial
 
@@ -24,12 +24,14 @@ class Mended:
         folded: {parameter of the base: factor folded into it}.
         shifts: those of them that a norm reads as 1 + w.
         attributes: {"module.attribute" of the base: factor it is multiplied with in the target}.
-        notes: what was found, in words.
+        remarks: {weight of the query: what carries the factor, where it does not}.
+        notes: what was found, in words; once for attention that differs by its place in a list.
     """
 
     folded: dict[str, float] = field(default_factory=dict)
     shifts: set[str] = field(default_factory=set)
     attributes: dict[str, float] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -98,25 +100,33 @@ def mend(trial: Trial, lacking: Mapping[int, float | None], products: Sequence[P
         lacking: `factors`.
         products: of the base.
     """
-    found = Mended()
+    found, notes = Mended(), dict[str, list[str]]()
     for place, lacks in lacking.items():
         product = products[place]
         members = next((m for m in _candidates(trial, product) if _carries(trial, place, m)), None)
         number = (
             None if members else next((a for a in _numbers(trial.model, product) if _scales(trial, place, a)), None)
         )
-        if lacks is None or (members is None and number is None):
-            found.notes.append(_left(product, lacks))
-        elif members:
+        carriers = [bare(name) for name in members or ([".".join(number)] if number else [])]
+        notes.setdefault(_note(starred, product.query, lacks, carriers), []).append(
+            _note(str, product.query, lacks, carriers)
+        )
+        if lacks is None or not carriers:
+            continue
+        if members:
             found.folded |= {bare(name): lacks for name in members}
             found.shifts |= {bare(name) for name in members if trial.null[name]}
         else:
-            found.attributes[".".join(number)] = lacks  # type: ignore[arg-type]
+            found.attributes[carriers[0]] = lacks
+            found.remarks[bare(product.query or "")] = f"logits of heads that grow: {lacks:.4g} in {carriers[0]}"
+    found.notes = [same[0] if len(same) == 1 else f"{len(same)} times: {words}" for words, same in notes.items()]
     return found
 
 
-def _left(product: Product, lacks: float | None) -> str:
-    where = f"attention of {product.query or 'an unknown query'}"
+def _note(named: Callable[[str], str], query: str | None, lacks: float | None, carriers: Sequence[str]) -> str:
+    where = f"attention of {named(bare(query)) if query else 'an unknown query'}"
+    if lacks is not None and carriers:
+        return f"{where}: its logits' factor {lacks:.4g} (1/size) is in {', '.join(map(named, carriers))}"
     if lacks is None:
         return f"{where}: its scale cannot be read; logits of growing heads need 1/size, not 1/sqrt(size)"
     return (

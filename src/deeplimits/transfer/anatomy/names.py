@@ -19,6 +19,16 @@ def bare(name: str) -> str:
     return _WRAPPERS.sub("", name)
 
 
+def starred(name: str) -> str:
+    """Return a name with `*` for its places in lists.
+
+    Example:
+        >>> starred("blocks.3.up.weight")
+        'blocks.*.up.weight'
+    """
+    return _PLACE.sub("*", name)
+
+
 def pooled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[str]]:
     """Return {label: names} of parameters that differ by their place in lists only, and have one shape.
 
@@ -30,7 +40,7 @@ def pooled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[str]]:
     """
     held: dict[str, dict[tuple[int, ...], list[str]]] = {}
     for name, shape in shapes.items():
-        held.setdefault(_PLACE.sub("*", name), {}).setdefault(shape, []).append(name)
+        held.setdefault(starred(name), {}).setdefault(shape, []).append(name)
     return {label if len(by) == 1 else names[0]: names for label, by in held.items() for names in by.values()}
 
 

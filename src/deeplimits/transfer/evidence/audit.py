@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 from deeplimits.transfer.anatomy.names import stacks
-from deeplimits.transfer.numbers import Row
 from deeplimits.transfer.plan import Plan
 
 SHARE = "stand in dimensions that grow"
@@ -90,25 +88,6 @@ def audit(plan: Plan) -> Audit:
         tuple(fixed),
         tuple(note for note in plan.notes if SHARE not in note),
     )
-
-
-def merged(rows: Sequence[Row]) -> list[tuple[Row, int]]:
-    """Return rows of a plan with blocks of equal numbers as one, named "blocks.*.weight", and how many they are."""
-    lists = {prefix: of for prefix, of in stacks(row.name for row in rows).items() if len(of) > 1}
-    found: dict[tuple[Any, ...], tuple[Row, int]] = {}
-    for row in rows:
-        named = replace(row, name=_template(row.name, lists))
-        key = tuple(vars(named).values())
-        found[key] = named, found.get(key, (named, 0))[1] + 1
-    return list(found.values())
-
-
-def _template(name: str, lists: Any) -> str:
-    parts = name.split(".")
-    for place in range(1, len(parts)):
-        if parts[place].isdigit() and ".".join(name.split(".")[:place]) in lists:
-            parts[place] = "*"
-    return ".".join(parts)
 
 
 def _named(size: Any) -> str:

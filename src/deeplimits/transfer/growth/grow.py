@@ -26,7 +26,7 @@ RESETS = ("new", "all", "none")
 _GATES = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3, nn.MultiheadAttention: 3}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Growth:
     """A model that has been widened.
 
@@ -43,6 +43,11 @@ class Growth:
     widenings: Mapping[str, Widening]
     error: float | None
     split: float
+
+    def __repr__(self) -> str:
+        counts = [sum(p.numel() for p in model.parameters()) for model in (self.small, self.model)]
+        checked = "outputs not compared" if self.error is None else f"outputs differ by {self.error:.2g}"
+        return f"<Growth: {type(self.model).__name__}, {counts[0]:,} to {counts[1]:,} values, {checked}>"
 
     def carry(self, old: Optimizer, new: Optimizer, reset: str = "new") -> None:
         """Give the new optimizer the old one's averages of gradients, in the sizes that the wide model's have.
