@@ -90,11 +90,15 @@ def test_gains_of_one_plus_w():
     assert gain.detach().unique().tolist() == [-0.5]
 
 
-def test_numbers_that_grow_with_the_width_are_said():
-    """Gemma multiplies embeddings by sqrt(width): the plan does not count it, and says so."""
-    said = {family: " ".join(dl.transfer(build(family), **SIZES).notes) for family in ("Gemma2", "Llama")}
-    assert "model.embed_tokens.embed_scale" in said["Gemma2"] and "not counted: numbers" in said["Gemma2"]
-    assert "not counted" not in said["Llama"]
+@pytest.mark.parametrize("family", ["Gemma", "Gemma2"])
+def test_embeddings_times_the_root_of_the_width(family):
+    """Gemma multiplies embeddings by sqrt(width): they start and move by as much less."""
+    plan = dl.transfer(build(family), **SIZES)
+    row = plan["model.embed_tokens.weight"]
+    assert (row.width_factor, row.init_ratio, row.lr_mult) == pytest.approx((2**0.5, 2**-0.5, 2**-0.5))
+    assert not any("not counted" in note for note in plan.notes)
+    assert {other.width_factor for other in plan.rows if other != row} == {1.0}
+    assert {row.width_factor for row in dl.transfer(build("Llama"), **SIZES).rows} == {1.0}
 
 
 def test_tied_readout():
@@ -104,9 +108,15 @@ def test_tied_readout():
 
 
 def test_a_tied_readout_whose_logits_are_capped():
-    """Gemma 2 caps logits by a tanh: its last gain, 1 + w, carries 1/m of the readout before that."""
-    row = dl.transfer(build("Gemma2", tied=True), **SIZES)["model.norm.weight"]
-    assert (row.tied_width, row.init_mult, row.init_shift, row.lr_mult, row.decay_mult) == (2, 1 / 2, -1 / 2, 1 / 2, 0)
+    """Gemma 2 caps logits by a tanh: its last gain, 1 + w, carries 1/m of the readout before that.
+
+    The table is multiplied by sqrt(m) where it is looked up, and is smaller for it: the gain makes good for that.
+    """
+    plan = dl.transfer(build("Gemma2", tied=True), **SIZES)
+    row, c = plan["model.norm.weight"], 2**0.5 / 2
+    assert (row.tied_width, row.decay_mult) == (2, 0)
+    assert (row.init_mult, row.init_shift, row.lr_mult) == pytest.approx((c, c - 1, c))
+    assert plan["model.embed_tokens.weight"].lr_mult == pytest.approx(2**-0.5)
 
 
 def test_constant_initial_values_fall_with_width():

@@ -34,6 +34,7 @@ class Row:
         source: keys of references.bib.
         forward_alpha: power of the depth that the model's own forward pass divides its branch by.
         logits_factor: factor of attention logits of growing heads that is folded into this parameter.
+        width_factor: factor that the model's own forward pass gives it, target over base.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Row:
     source: str = ""
     forward_alpha: float = 0.0
     logits_factor: float = 1.0
+    width_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def row(
     shifted: bool = False,
     forward_alpha: float = 0.0,
     logits_factor: float = 1.0,
+    width_factor: float = 1.0,
     remark: str = "",
     budget: Budget = OFF,
 ) -> Row:
@@ -95,6 +98,7 @@ def row(
         shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
         forward_alpha: power of the depth that the forward pass divides the branch by already.
         logits_factor: factor of attention logits that is folded into this parameter.
+        width_factor: factor that the forward pass gives the parameter already, target over base.
         remark: what is not claimed.
         budget: batch size and tokens, target over base.
 
@@ -115,6 +119,7 @@ def row(
         source=", ".join(rule.source),
         forward_alpha=forward_alpha,
         logits_factor=logits_factor,
+        width_factor=width_factor,
     )
     folded = folding(grown, rule)
     grown = replace(grown, init_shift=folded - 1 if shifted else 0.0)
@@ -133,10 +138,10 @@ def row(
 
 
 def folding(grown: Row, rule: Rule) -> float:
-    """Return the multiplier of the forward pass that is folded into a parameter."""
+    """Return the multiplier of the forward pass that is folded into a parameter: what the model has not itself."""
     branch = grown.branch_output and rule.alpha is not None and grown.depth_ratio != 1
     depth = grown.depth_ratio ** (grown.forward_alpha - (rule.alpha or 0.0)) if branch else 1.0
-    return depth / grown.tied_width * grown.logits_factor
+    return depth / grown.tied_width * grown.logits_factor / grown.width_factor
 
 
 def gradient(grown: Row, rule: Rule) -> float:
@@ -200,6 +205,8 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
         reasons.append(f"before a tied readout: its 1/m = 1/{grown.tied_width:g} folded in")
     if grown.logits_factor != 1:
         reasons.append(f"logits of heads that grow: 1/size, so {grown.logits_factor:.4g} folded in")
+    if grown.width_factor != 1:
+        reasons.append(f"the forward pass has the factor {grown.width_factor:.4g} of the width, which is undone")
     folded = folding(grown, rule)
     squared = folded**2 if kind == "sgd" else folded
     weight_decay /= squared if decays.per_rate else 1.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import log2
 from typing import Any
 
 from torch import nn
@@ -12,6 +14,7 @@ from deeplimits.errors import DeepLimitsError, InputError
 from deeplimits.transfer.anatomy import initial
 from deeplimits.transfer.anatomy.seen import seen
 from deeplimits.transfer.anatomy.survey import Parameter, survey
+from deeplimits.transfer.anatomy.width_factors import Wider
 
 LARGE = 10_000_000
 """Entries of a base from which on a narrower copy stands for it."""
@@ -47,6 +50,18 @@ class Copies:
         keys = [key for key, pairs in self.doubled.items() if all(row.depth_ratio == 1 for row in pairs)]
         sizes = self.tried | {key: 2 * self.tried[key] for key in keys}
         return initial.materialised(self.build, sizes, seed) if keys else None
+
+    def widths(self, seed: int) -> list[Wider]:
+        """Return copies at other widths, one size at a time."""
+
+        def make(key: str, times: int) -> nn.Module:
+            return initial.materialised(self.build, self.tried | {key: times * self.tried[key]}, seed)
+
+        return [
+            Wider(partial(make, key), pairs, log2(self.target[key] / self.base[key]) / 2)
+            for key, pairs in self.doubled.items()
+            if all(row.depth_ratio == 1 for row in pairs)
+        ]
 
     def laws(self, rows: Sequence[Parameter], seed: int) -> tuple[dict[str, float | None], dict[str, float]]:
         """Return {name: size of the target's own initial values over the base's}, and {name: size of the base's}.

@@ -17,8 +17,9 @@ from deeplimits.transfer.anatomy.uses import LINEAR, LOOKUPS, RIGHT, SHIFTED, of
 _EINSUM = {torch.einsum, torch.functional.einsum}
 _SOFTMAX = {F.softmax, torch.softmax, F.log_softmax, torch.log_softmax, *of_tensor("softmax", "log_softmax")}
 _SOFTMAX |= {torch.exp, torch.exp2, *of_tensor("exp", "exp_", "exp2", "exp2_")}  # by hand: exp, over its sum
-_TIMES = {torch.mul, *of_tensor("mul", "mul_", "__mul__", "__rmul__", "__imul__")}
-_OVER = {torch.div, *of_tensor("div", "div_", "__truediv__", "__itruediv__")}
+TIMES = {torch.mul, torch.multiply, *of_tensor("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__")}
+OVER = {torch.div, torch.divide, torch.true_divide}
+OVER |= of_tensor("div", "div_", "divide", "true_divide", "__truediv__", "__itruediv__")
 _REPEATS = {torch.repeat_interleave, *of_tensor("expand", "expand_as", "repeat", "repeat_interleave")}
 _NORMS = {F.layer_norm, F.rms_norm, torch.layer_norm, torch.rms_norm}
 
@@ -157,7 +158,7 @@ class Products(TorchFunctionMode):
             return replace(first, probability=True, scale=1.0)
         if function in _NORMS:
             return replace(first, scale=1.0)
-        if function in _TIMES | _OVER and len(args) > 1:
+        if function in TIMES | OVER and len(args) > 1:
             known = self._traces
             numbers = [not isinstance(x, torch.Tensor) or (x.numel() == 1 and id(x) not in known) for x in args[:2]]
             return replace(first, scale=_scaled(first.scale, function, args[:2], numbers))
@@ -215,6 +216,6 @@ def _scaled(scale: float | None, function: Any, pair: Any, constant: list[bool])
         if number.is_meta:
             return None
         number = number.item()
-    if function in _TIMES:
+    if function in TIMES:
         return scale * number
     return scale / number if constant[1] else None

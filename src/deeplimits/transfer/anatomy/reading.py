@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.anatomy import branches, checks, depth_factors, initial
+from deeplimits.transfer.anatomy import branches, checks, depth_factors, initial, width_factors
 from deeplimits.transfer.anatomy.branches import Ends
 from deeplimits.transfer.anatomy.copies import Copies, copies
 from deeplimits.transfer.anatomy.inputs import example
@@ -21,8 +22,10 @@ from deeplimits.transfer.anatomy.readout import carriers
 from deeplimits.transfer.anatomy.seen import Seen, bare_meta, seen
 from deeplimits.transfer.anatomy.survey import Parameter, survey
 from deeplimits.transfer.anatomy.trial import Trial
+from deeplimits.transfer.anatomy.width_factors import Found, Wider
 from deeplimits.transfer.rule import Rule
 
+_UNSEEN_WIDTH = "two instances: a factor of the width that forward computes is not seen; a build function shows it"
 _UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
 
 
@@ -37,6 +40,7 @@ class Reading:
         tied_width: ratio of the width of a tied readout; 1 without one.
         done: {block of the base: power of the depth that the forward pass divides its branch by}.
         logits: what carries the factor of attention logits.
+        widths: what carries factors of the width that the forward pass brings itself.
         own: {name: size of the target's own initial values over the base's}; None where only `apply` can tell.
         first: {name: size of the base's initial values}.
         remarks: {parameter: what is not claimed of it}.
@@ -49,6 +53,7 @@ class Reading:
     tied_width: float = 1.0
     done: dict[str, float] = field(default_factory=dict)
     logits: Mended = field(default_factory=Mended)
+    widths: Found = field(default_factory=Found)
     own: dict[str, float | None] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
@@ -63,8 +68,10 @@ class Reading:
             "forward_alpha": self.done.get(row.block or "", 0.0) if name in self.ends else 0.0,
             "tied_width": self.tied_width if name in self.gains else 1.0,
             "logits_factor": self.logits.folded.get(name, 1.0),
-            "shifted": (self.ends | self.gains).get(name, 0.0) != 0.0 or name in self.logits.shifts,
-            "remark": self.remarks.get(row.name, ""),
+            "width_factor": self.widths.factors.get(name, 1.0),
+            "shifted": (self.ends | self.gains).get(name, 0.0) != 0.0
+            or name in self.logits.shifts | self.widths.shifts,
+            "remark": "; ".join(filter(None, [self.logits.remarks.get(name), self.remarks.get(row.name)])),
         }
 
     def scales(self, target: nn.Module) -> dict[str, float]:
@@ -131,11 +138,30 @@ def read(
         found.first = {row.name: sized[row.base_name][0] for row in rows}
         own = {} if bare_meta(large) else initial.sizes(large)
         found.own = {name: size / found.first[name] for name, (size, _) in own.items() if size and found.first[name]}
-    same = large if all(row.depth_ratio == 1 for row in rows) else None
-    wide = same if family is None else family.wider(seed)
-    found.notes += [] if wide is None else checks.numbers(real, wide, base.products)
     _prove(found, _Needs(rule, rows, base, target), family, (real, large), base.products, inputs, seed)
+    _widths(found, family, (real, large), base, inputs, seed)
     return found
+
+
+def _widths(
+    found: Reading, family: Copies | None, models: tuple[nn.Module, nn.Module], base: Seen, inputs: Any, seed: int
+) -> None:
+    """Find the factors of the width that the forward pass brings itself, by running copies."""
+    real, large = models
+    same = all(row.depth_ratio == 1 for row in found.rows)
+    wide = (large if same else None) if family is None else family.wider(seed)
+    said = [] if wide is None else checks.numbers(real, wide, base.products)
+    if family is not None:
+        wider = family.widths(seed)
+    elif same and not bare_meta(real) and not bare_meta(large):
+        wider = [Wider(lambda times: copy.deepcopy(large), found.rows)]
+    else:
+        found.notes += [*said, _UNSEEN_WIDTH]
+        return
+    tied = set() if base.watch is None else base.watch.twice
+    found.widths = width_factors.of_sizes(real, inputs, seed, wider, base.products, tied)
+    found.notes += found.widths.notes
+    found.notes += said if found.widths.notes else []
 
 
 def _prove(
