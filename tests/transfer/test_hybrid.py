@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim._muon import _adjust_lr
 
 import deeplimits as dl
+from tests.transfer.attention_models import build as attention
 from tests.transfer.models import Gpt, Mlp
 
 WIDE = {"base": {"width": 32, "depth": 4}, "target": {"width": 128, "depth": 4}}
@@ -55,9 +56,10 @@ def test_the_hybrid():
 
 def test_experts_and_depth_alone():
     plan = dl.transfer(Gpt, **DEEP)
-    found = plan.optimizers(
-        Gpt(32, 16), lr={"muon:match_rms_adamw": 1e-3, "adamw": 1e-3}, matrices="muon:match_rms_adamw"
-    )
+    rates = {"muon:match_rms_adamw": 1e-3, "adamw": 1e-3}
+    with pytest.raises(dl.DeepLimitsError, match=r"layers\.0\.both\.weight .* several .*: 2}"):  # keys and values
+        plan.optimizers(Gpt(32, 16), lr=rates, matrices="muon:match_rms_adamw")
+    found = plan.optimizers(Gpt(32, 16), lr=rates, matrices="muon:match_rms_adamw", split={"both": 2})
     names = {n for g in found["muon:match_rms_adamw"].param_groups for n in g["param_names"]}
     assert "layers.3.mix.weight" in names
     assert not names & {"words.weight", "head.weight", "layers.3.rise", "places"}
@@ -145,6 +147,66 @@ def test_fused_matrices_are_split_or_refused(turned):
     assert type(whole) is torch.optim.Muon
 
 
+class Unnamed(nn.Module):
+    """Query, key and value from one matrix `c`, whose name says nothing; with `shared`, one matrix is query and key."""
+
+    def __init__(self, width, keys, by_hand, shared):
+        super().__init__()
+        self.keys, self.by_hand, self.shared = 8 * keys, by_hand, shared
+        self.sizes = [width] if shared else [width, self.keys, self.keys]
+        self.norm, self.c, self.mix = nn.LayerNorm(width), nn.Linear(width, sum(self.sizes)), nn.Linear(width, width)
+        self.other = nn.Linear(width, width) if shared else None
+
+    def forward(self, h):
+        x = self.norm(h)
+        q, k, v = (*[self.c(x)] * 2, self.other(x)) if self.shared else self.c(x).split(self.sizes, -1)
+        q, k, v = (y.unflatten(-1, (-1, 8)).transpose(1, 2) for y in (q, k, v))
+        k, v = (y.repeat_interleave(q.shape[1] // k.shape[1], 1) for y in (k, v))
+        if self.by_hand:
+            weights = (q @ k.transpose(-1, -2) / 8**0.5).exp()
+            y = weights / weights.sum(-1, keepdim=True) @ v
+        else:
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return h + self.mix(y.transpose(1, 2).flatten(2))
+
+
+def unnamed(groups=1, by_hand=False, shared=False):
+    def build(width, depth=4):
+        blocks = [Unnamed(width, width // 8 // groups, by_hand, shared) for _ in range(depth)]
+        return nn.Sequential(nn.Embedding(17, width), nn.Sequential(*blocks), nn.Linear(width, 17))
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"), [({}, "3"), ({"by_hand": True}, "3"), ({"groups": 2}, r"\(128, 64, 64\)")]
+)
+def test_fused_matrices_are_told_by_the_forward_pass(settings, parts, tmp_path):
+    """Whatever its name, what gives query, key and value is refused, and the advice works; so after loading."""
+    build = unnamed(**settings)
+    plan, model = dl.transfer(build, **WIDE, rule="mup"), build(128)
+    plan.save(tmp_path / "plan.json")
+    for known in (plan, type(plan).load(tmp_path / "plan.json")):
+        with pytest.raises(
+            dl.DeepLimitsError, match=rf"1\.0\.c\.weight.*several.*split={{'1\.0\.c\.weight': {parts}}}"
+        ):
+            known.optimizers(model, lr=RATES)
+    split = {"c.weight": (128, 64, 64) if settings.get("groups") else 3}
+    assert sum("parts" in group for group in plan.optimizers(model, lr=RATES, split=split)["muon"].param_groups) == 1
+
+
+def test_one_matrix_for_query_and_key_is_one_matrix():
+    build = unnamed(shared=True)
+    found = dl.transfer(build, **WIDE, rule="mup").optimizers(build(128), lr=RATES)
+    assert type(found["muon"]) is torch.optim.Muon
+
+
+def test_pytorchs_own_attention_is_refused_whole():
+    build = attention(heads=4, packed=True)
+    with pytest.raises(dl.DeepLimitsError, match="in_proj_weight"):
+        dl.transfer(build, **WIDE, rule="mup").optimizers(build(128), lr=RATES)
+
+
 def test_stacks_of_experts_that_are_chosen_are_taken_one_by_one():
     plan = dl.transfer(Gpt, **WIDE)
     model = Gpt(128, 4)
@@ -174,6 +236,53 @@ def test_muons_factor_is_of_the_matrix_as_stored():
             1.0, "original", torch.Size(small)
         )
         assert ours == pytest.approx((row.fan_out_ratio / row.fan_in_ratio) ** 0.5, rel=1e-12)
+
+
+class Stored(nn.Module):
+    """Embedding (tokens, width), a matrix as (in, out), one as (out, in), a gain."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.words, self.norm = nn.Embedding(8, width), nn.LayerNorm(width)
+        self.turned, self.plain = Conv1D(width, 4 * width), nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x):
+        return self.plain(torch.tanh(self.turned(self.norm(self.words(x)))))
+
+
+@pytest.mark.parametrize("mode", ["original", "match_rms_adamw"])
+def test_updates_of_torchs_muon_have_the_planned_size(mode):
+    """Spectral norms of one update grow like (m_out/m_in)^1/2, to the 0.68 ... 1.13 of Newton-Schulz (here, twice)."""
+    plan = dl.transfer(Stored, base={"width": 32}, target={"width": 512}, rule="mup", optimizer=f"muon:{mode}")
+    sizes = []
+    for width in (32, 512):
+        torch.manual_seed(0)
+        model = Stored(width)
+        matrices = {name: p for name, p in model.named_parameters() if p.dim() == 2}
+        before = {name: p.detach().clone() for name, p in matrices.items()}
+        rates = {name: 0.02 * (plan[name].lr_mult if width > 32 else 1.0) for name in matrices}
+        groups = [{"params": [p], "lr": rates[name]} for name, p in matrices.items()]
+        for p in matrices.values():
+            p.grad = torch.randn_like(p)
+        torch.optim.Muon(groups, weight_decay=0.0, adjust_lr_fn=mode).step()
+        sizes.append(
+            {name: float(torch.linalg.matrix_norm(p.detach() - before[name], 2)) for name, p in matrices.items()}
+        )
+    for name in sizes[0]:
+        planned = (plan[name].fan_out_ratio / plan[name].fan_in_ratio) ** 0.5
+        assert 0.68 / 1.13 < sizes[1][name] / sizes[0][name] / planned < 1.13 / 0.68
+
+
+def test_what_torchs_muon_does_not_take_is_told():
+    plan = dl.transfer(Stored, base={"width": 32}, target={"width": 512}, rule="mup", optimizer="muon")
+    for name in ("norm.weight", "norm.bias"):
+        assert "Muon takes matrices only" in plan[name].reason and "own factor" not in plan[name].reason
+        assert plan[name].lr_mult == pytest.approx(4.0)
+    assert "takes matrices only" not in plan["words.weight"].reason
+    with pytest.raises(ValueError, match="2D"):
+        torch.optim.Muon(Stored(32).parameters())
+    spectral = dl.transfer(Stored, base={"width": 32}, target={"width": 512}, rule="mup", optimizer="spectral")
+    assert not any("Muon" in row.reason for row in spectral.rows)
 
 
 def test_settings_of_each():

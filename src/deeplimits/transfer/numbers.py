@@ -19,7 +19,7 @@ class Row:
 
     Attributes:
         name: name in the target, without wrappers.
-        shape: shape in the target.
+        shape, base_shape: as stored in the target and in the base.
         role: "input", "hidden", "output", "gain or bias", "fixed matrix" or "fixed vector".
         fan_in, fan_out: of the target.
         fan_in_ratio, fan_out_ratio: target over base.
@@ -32,6 +32,7 @@ class Row:
         lr_mult, eps_mult, decay_mult: of learning rate, epsilon and weight decay.
         reason: how the numbers came about, and what is not claimed.
         source: keys of references.bib.
+        parts: numbers of its outputs that are query, key and value, where it gives several of them.
         forward_alpha: power of the depth that the model's own forward pass divides its branch by.
         logits_factor: factor of attention logits of growing heads that is folded into this parameter.
         width_factor: factor that the model's own forward pass gives it, target over base.
@@ -55,6 +56,8 @@ class Row:
     decay_mult: float = 1.0
     reason: str = ""
     source: str = ""
+    base_shape: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
     forward_alpha: float = 0.0
     logits_factor: float = 1.0
     width_factor: float = 1.0
@@ -77,6 +80,7 @@ def row(
     decay: str,
     init: float | None,
     branch_output: bool = False,
+    parts: tuple[int, ...] = (),
     tied_width: float = 1.0,
     shifted: bool = False,
     forward_alpha: float = 0.0,
@@ -94,6 +98,7 @@ def row(
         decay: "coupled" (the optimizer multiplies decay by the learning rate, as in torch) or another of `rules/decay`.
         init: size of the target's own initial values over the base's; None: not known yet.
         branch_output: whether the branch's multiplier is folded into this parameter.
+        parts: numbers of its outputs that are query, key and value, where it gives several of them.
         tied_width: width ratio of a tied readout whose multiplier 1/width is folded into this parameter.
         shifted: whether the parameter is a gain that its norm reads as 1 + w: c (1 + w) is 1 + (c w + c - 1).
         forward_alpha: power of the depth that the forward pass divides the branch by already.
@@ -108,6 +113,8 @@ def row(
     grown = Row(
         name=parameter.name,
         shape=parameter.shape,
+        base_shape=parameter.base_shape,
+        parts=parts,
         role=parameter.role,
         fan_in=parameter.target.fan_in,
         fan_out=parameter.target.fan_out,
@@ -185,9 +192,11 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     kind, m_in, m_out = family(optimizer), grown.fan_in_ratio, grown.fan_out_ratio
     lr = rule.lr[kind](m_in, m_out) * budget.lr(kind)
     reasons = [f"LR {rule.lr[kind].words(m_in, m_out)}"] if (m_in, m_out) != (1, 1) else []
-    own = own_scale(optimizer, *_sides(grown, 1.0, 1.0)) / own_scale(optimizer, *_sides(grown, m_in, m_out))
-    if own != 1:
-        lr /= own
+    own = own_ratio(optimizer, grown)
+    lr /= own or 1.0
+    if own is None:
+        reasons.append("torch's Muon takes matrices only: plan.optimizers leaves it to the other optimizer")
+    elif own != 1:
         reasons.append(f"the optimizer's own factor {own:.3g} undone")
     if budget != OFF:
         reasons.append(f"batch and tokens: LR x {budget.lr(kind):.3g}")
@@ -217,15 +226,27 @@ def rates(grown: Row, rule: Rule, optimizer: str, decay: str, budget: Budget = O
     return Rates(lr * squared, eps, weight_decay, tuple(reasons))
 
 
-def _sides(grown: Row, m_in: float, m_out: float) -> tuple[float, float]:
-    """Return what an optimizer takes for fan-in and fan-out: the columns and rows of a matrix as it is stored."""
-    columns, rows = grown.fan_in / m_in, grown.fan_out / m_out
-    turned = grown.shape[-2:] == (grown.fan_in, grown.fan_out) and grown.fan_in != grown.fan_out
-    return (rows, columns) if turned else (columns, rows)
+def own_ratio(optimizer: str, grown: Row) -> float | None:
+    """Return an optimizer's own factor of a parameter, target over base; None where torch's Muon does not take it.
+
+    Args:
+        optimizer: its name.
+        grown: how the parameter grows.
+    """
+    if len(grown.shape) not in (2, 3):  # stacks are taken one by one
+        return None if own_scale(optimizer, 1, 4) != 1 else 1.0
+    return own_scale(optimizer, *grown.shape[:-3:-1]) / own_scale(optimizer, *grown.base_shape[:-3:-1])
 
 
-def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:
+def own_scale(optimizer: str, columns: int, rows: int) -> float:
     """Return how an optimizer scales its steps with the shape of a matrix, beyond its learning rate.
+
+    torch takes matrices as they are stored: embeddings as (tokens, width), whatever they are summed over.
+
+    Args:
+        optimizer: its name.
+        columns: of the matrix as it is stored.
+        rows: likewise.
 
     Example:
         >>> own_scale("muon", 64, 256), own_scale("muon:match_rms_adamw", 100, 25), own_scale("adamw", 1, 4)
@@ -233,8 +254,8 @@ def own_scale(optimizer: str, fan_in: float, fan_out: float) -> float:
     """
     name = optimizer.lower()
     if name in ("muon", "muon:original"):
-        return max(1.0, fan_out / fan_in) ** 0.5
-    return 0.2 * max(fan_in, fan_out) ** 0.5 if name == "muon:match_rms_adamw" else 1.0
+        return max(1.0, rows / columns) ** 0.5
+    return 0.2 * max(columns, rows) ** 0.5 if name == "muon:match_rms_adamw" else 1.0
 
 
 def as_dict(record: Row) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.numbers import Row, as_dict
 from deeplimits.transfer.plan import Plan
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save(plan: Plan, path: str | Path) -> None:
@@ -40,6 +40,7 @@ def load(path: str | Path) -> Plan:
         raise InputError("Plan.load", f"{path} cannot be read ({error})", fix) from None
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise InputError("Plan.load", f"{path} is not a plan of this version", "make it again with dl.transfer")
-    rows = tuple(Row(**{**row, "shape": tuple(row["shape"])}) for row in content.pop("rows"))
+    lists = ("shape", "base_shape", "parts")
+    rows = tuple(Row(**row | {name: tuple(row[name]) for name in lists}) for row in content.pop("rows"))
     pairs = {name: content[name] and tuple(content[name]) for name in ("batch", "tokens")}
     return Plan(**{**content, **pairs, "rows": rows, "notes": tuple(content["notes"])})

@@ -102,7 +102,9 @@ def _values(grown: Row, rule: Rule) -> tuple[float, ...]:
 def _row(m_in: float, m_out: float, depth: float = 1.0) -> Row:
     fans = {"fan_in": round(m_in), "fan_out": round(m_out), "fan_in_ratio": m_in, "fan_out_ratio": m_out}
     shape = (round(m_out), round(m_in))
-    return Row(name="", shape=shape, role="", depth_ratio=depth, branch_output=False, tied_width=1.0, **fans)
+    return Row(
+        name="", shape=shape, base_shape=(1, 1), role="", depth_ratio=depth, branch_output=False, tied_width=1.0, **fans
+    )
 
 
 def _power(value: float, of: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -35,6 +35,7 @@ class Product:
         scale: what is multiplied with the sum; None where it cannot be read.
         softmax: whether it goes into a softmax: attention logits.
         query, key, value: names of the matrices (or lookups) that these come from; None where there is none.
+        shares: {"query", "key" or "value": what part it is of all that its matrix gives}, where it is not all.
     """
 
     size: int
@@ -45,14 +46,33 @@ class Product:
     query: str | None
     key: str | None
     value: str | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+
+def fused(products: Iterable[Product]) -> dict[str, tuple[float, ...]]:
+    """Return {matrix: parts of its outputs that are query, key and value}, for those that give several of them.
+
+    Args:
+        products: of a forward pass.
+
+    Example:
+        >>> fused([Product(8, 4, 1, 1.0, True, "qkv", "qkv", "qkv", {"query": 0.5, "key": 0.25, "value": 0.25})])
+        {'qkv': (0.5, 0.25, 0.25)}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for product in products:
+        for kind in product.shares:
+            found.setdefault(getattr(product, kind), {}).setdefault(kind, product.shares[kind])
+    return {name: tuple(shares.values()) for name, shares in found.items() if name and len(shares) > 1}
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """What is known of a tensor: whether it is a weight, its matrix, its scale, its repetition, its product."""
+    """What is known of a tensor: whether it is a weight, its matrix and all this gave, its scale, what it repeats."""
 
     weight: bool = False
     source: str | None = None
+    made: int = 0
     scale: float | None = 1.0
     repeated: int = 1
     product: int | None = None
@@ -117,7 +137,11 @@ class Products(TorchFunctionMode):
         if q.probability or k.probability:
             before, value = (q, k) if q.probability else (k, q)
             if before.product is not None:
-                self.found[before.product] = replace(self.found[before.product], value=value.source)
+                other = pair[1] if value is k else pair[0]
+                known = self.found[before.product]
+                self.found[before.product] = replace(
+                    known, value=value.source, shares={**known.shares, **_shares(value=(other, value))}
+                )
             return False
         direct = function is F.scaled_dot_product_attention
         size = _summed(function, args, pair)
@@ -129,10 +153,12 @@ class Products(TorchFunctionMode):
             scale *= float(kwargs.get("alpha", 1.0))
         heads = [int(x.shape[-3]) if x.dim() > 3 else 1 for x in pair]
         repeated = k.repeated * (heads[0] // heads[1] if direct else 1)
-        value = (
-            self._traces.get(id(args[2] if len(args) > 2 else kwargs.get("value")), _Trace()).source if direct else None
-        )
-        self.found.append(Product(size, heads[0], repeated, scale, direct, q.source, k.source, value))
+        parts = {"query": (pair[0], q), "key": (pair[1], k)}
+        if direct:
+            third = args[2] if len(args) > 2 else kwargs["value"]
+            parts["value"] = (third, self._traces.get(id(third), _Trace()))
+        names = [parts[kind][1].source if kind in parts else None for kind in ("query", "key", "value")]
+        self.found.append(Product(size, heads[0], repeated, scale, direct, *names, shares=_shares(**parts)))
         return True
 
     def _packed(self, args: Any, kwargs: Any) -> Product:
@@ -143,7 +169,8 @@ class Products(TorchFunctionMode):
         if given.get("use_separate_proj_weight"):
             parts = [given[f"{kind}_proj_weight"] for kind in "qkv"]
         q, k, v = (self._traces.get(id(x), _Trace()).source for x in parts)
-        return Product(size, given["num_heads"], 1, size**-0.5, True, q, k, v)
+        shares = {kind: 1 / 3 for kind in ("query", "key", "value") if q == k == v}
+        return Product(size, given["num_heads"], 1, size**-0.5, True, q, k, v, shares)
 
     def _after(self, function: Any, args: Any, kwargs: Any, traces: list[_Trace], result: Any) -> _Trace:
         activations = [trace for trace in traces if not trace.weight]
@@ -151,7 +178,8 @@ class Products(TorchFunctionMode):
         if not activations:
             return weights[0]
         if weights and function in LINEAR | RIGHT | SHIFTED | LOOKUPS | _EINSUM:
-            return _Trace(source=max(weights, key=lambda trace: trace.source in self._matrices).source)
+            source = max(weights, key=lambda trace: trace.source in self._matrices).source
+            return _Trace(source=source, made=result.numel())
         first = next((trace for trace in activations if trace != _Trace()), activations[0])
         if function in _SOFTMAX and first.product is not None and not first.probability:
             self.found[first.product] = replace(self.found[first.product], softmax=True, scale=first.scale)
@@ -165,6 +193,12 @@ class Products(TorchFunctionMode):
         if function in _REPEATS and isinstance(result, torch.Tensor):
             return replace(first, repeated=first.repeated * max(1, result.numel() // max(1, args[0].numel())))
         return first
+
+
+def _shares(**parts: tuple[torch.Tensor, _Trace]) -> dict[str, float]:
+    """Return what part of all that its matrix gives a query, key or value is, where it is not all."""
+    of = {kind: x.numel() / (t.repeated * t.made) if t.made else 1.0 for kind, (x, t) in parts.items()}
+    return {kind: share for kind, share in of.items() if share < 1}
 
 
 def _flat(values: Any) -> list[Any]:

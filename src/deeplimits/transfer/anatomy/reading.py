@@ -17,7 +17,7 @@ from deeplimits.transfer.anatomy.inputs import example
 from deeplimits.transfer.anatomy.logits import Mended, factors, mend, open_ends
 from deeplimits.transfer.anatomy.matching import listed
 from deeplimits.transfer.anatomy.names import bare
-from deeplimits.transfer.anatomy.products import Product
+from deeplimits.transfer.anatomy.products import Product, fused
 from deeplimits.transfer.anatomy.readout import carriers
 from deeplimits.transfer.anatomy.seen import Seen, bare_meta, seen
 from deeplimits.transfer.anatomy.survey import Parameter, survey
@@ -44,6 +44,7 @@ class Reading:
         own: {name: size of the target's own initial values over the base's}; None where only `apply` can tell.
         first: {name: size of the base's initial values}.
         remarks: {parameter: what is not claimed of it}.
+        fused: {parameter: parts of its outputs that are query, key and value, where it gives several}.
         notes: what a user should know.
     """
 
@@ -57,6 +58,7 @@ class Reading:
     own: dict[str, float | None] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
+    fused: dict[str, tuple[float, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def of(self, row: Parameter) -> dict[str, Any]:
@@ -65,6 +67,7 @@ class Reading:
         return {
             "init": self.own.get(row.name),
             "branch_output": name in self.ends,
+            "parts": tuple(round(share * row.target.fan_out) for share in self.fused.get(row.name, ())),
             "forward_alpha": self.done.get(row.block or "", 0.0) if name in self.ends else 0.0,
             "tied_width": self.tied_width if name in self.gains else 1.0,
             "logits_factor": self.logits.folded.get(name, 1.0),
@@ -131,6 +134,8 @@ def read(
         checks.blocks(rows, (bare(path) for path, _ in small.named_modules()))
     found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
     found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
+    shares = {bare(name): parts for name, parts in fused(target.products or base.products).items()}
+    found.fused = {row.name: shares.get(row.name if target.products else row.base_name, ()) for row in rows}
     if family is not None:
         found.own, found.first = family.laws(rows, seed)
     elif not bare_meta(real):

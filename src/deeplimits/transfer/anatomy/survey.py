@@ -25,6 +25,7 @@ class Parameter:
         name: its name in the target, without wrappers.
         base_name: the counterpart's name in the base.
         shape: its shape in the target.
+        base_shape: in the base.
         base: fans in the base.
         target: fans in the target.
         stack: the list of blocks it stands in, as "model.layers", where its length changes; else None.
@@ -36,6 +37,7 @@ class Parameter:
     name: str
     base_name: str
     shape: tuple[int, ...]
+    base_shape: tuple[int, ...]
     base: Fans
     target: Fans
     stack: str | None
@@ -98,7 +100,7 @@ def survey(base: nn.Module, target: nn.Module, watch: Watch | None = None) -> li
         where: tuple[Any, ...] = (None, None, Fraction(1))
         if stack is not None and place is not None:
             where = stack.prefix, f"{stack.head}{stack.blocks[place]}", stack.ratios[place]
-        rows.append(Parameter(name, other, shape, own[0], own[1], where[0], where[1], where[2], tied))
+        rows.append(Parameter(name, other, shape, before, own[0], own[1], where[0], where[1], where[2], tied))
     if all(row.fan_in_ratio == row.fan_out_ratio == row.depth_ratio == 1 for row in rows):
         why = "base and target have the same width in every dimension and the same depth"
         fix = "check that build uses its arguments (blocks that share weights show no depth), and give another target"

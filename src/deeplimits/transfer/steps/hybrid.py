@@ -41,7 +41,8 @@ def optimizers(
     biases do not decay. Stacks that `choose` sends to Muon are made orthogonal expert by expert.
 
     A parameter that holds several matrices, as query, key and value side by side, is not one matrix to Muon: those
-    that are called so are refused until `split` says what their parts are.
+    that give several of these in the forward pass, or are called so, are refused until `split` says what their parts
+    are.
 
     Args:
         plan: of the target.
@@ -122,9 +123,11 @@ def _sets(rows: list[Row], split: Split) -> dict[Any, list[Row]]:
         if len(row.shape) not in (2, 3):
             why = f"{row.name} of shape {row.shape} is neither a matrix nor a stack of them"
             raise InputError("plan.optimizers", why, "leave it to the other optimizer with choose=")
-        if key is None and FUSED.search(row.name):
+        if key is None and (row.parts or FUSED.search(row.name)):
             why = f"{row.name} of shape {row.shape} holds several matrices, which Muon would take for one"
-            fix = f"pass split={{{row.name!r}: 3}} or whatever its parts are, their sizes, or 1 for the whole"
+            own = row.parts if sum(row.parts) == row.fan_out else 3
+            own = len(own) if isinstance(own, tuple) and len(set(own)) == 1 else own
+            fix = f"pass split={{{row.name!r}: {own}}} or whatever its parts are, their sizes, or 1 for the whole"
             raise InputError("plan.optimizers", why, fix)
         found.setdefault(None if key is None else _parts(row, split[key]), []).append(row)
     return found
