@@ -88,6 +88,9 @@ def run(capsys, tmp_path, monkeypatch):
         (["sweep", "mlp", "--width", "32,64", "--depth", "4,8,16"], "--width has 2, --depth has 3"),
         (["sweep", "mine:wide", "--train", "mine:nothing"], "'mine' has no 'nothing'"),
         (["sweep", "mine:wide", "--store", "mine.py/runs.db"], "cannot be written"),
+        (["sweep", "mlp", "--seeds", "1"], "seeds=1"),
+        (["report", "mlp", "--seeds", "1"], "seeds=1"),
+        (["report", "mlp", "--width", "32,64", "--depth", "4,8"], "an exponent with an interval needs three sizes"),
         (["rules", "explain", "muP"], "did you mean 'mup'"),
     ],
 )
@@ -97,6 +100,15 @@ def test_bad_input_is_refused_in_words(run, words, told):
     assert told in err
     assert "fix: " in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["sweep", "report"])
+def test_too_few_seeds_are_refused_before_any_work(run, tmp_path, monkeypatch, command):
+    for worker in ("make.transfer", "evidence.sweep.lr_transfer", "evidence.coordinates.coordinate_check"):
+        monkeypatch.setattr(f"deeplimits.transfer.{worker}", lambda *_, **__: pytest.fail("work"))
+    before = sorted(tmp_path.rglob("*"))
+    assert run(command, "mlp", "--seeds", "1")[0] == 2
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_plan_is_printed_and_saved(run, tmp_path):

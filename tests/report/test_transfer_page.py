@@ -138,6 +138,16 @@ def test_losses_of_any_sign_are_drawn():
     dl.plot(summarise("mup", PLACES[:2], GRID, losses)).canvas.draw()
 
 
+def test_a_size_that_does_not_train_is_told(tmp_path):
+    losses = np.exp(0.1 * (np.array(GRID)[None, :, None] + 4) ** 2 + np.zeros((3, 8, 2)))
+    losses[2] = inf
+    found = summarise("sp", PLACES, GRID, losses)
+    text = dl.html(found, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "every run diverged: none of 16 trained" in text and "2^nan" not in text and "nan octaves" not in text
+    assert rates.rates_data(found).title == "sp: a size without an optimum"
+    assert optima.optima_data([found], "rate") is None
+
+
 def test_other_records_are_refused(tmp_path):
     with pytest.raises(InputError, match="a int is none of them"):
         proof([RECORDS[0], 3])

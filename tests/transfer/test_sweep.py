@@ -16,48 +16,8 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.evidence.curves import minimum, summarise
 from deeplimits.transfer.evidence.sweep import _fingerprint as fingerprint
 from tests.transfer.models import Mlp
-
-GRID = np.arange(-8.0, 0.0)
-SIZES = [{"width": 32}, {"width": 64}, {"width": 128}]
-
-
-def bowls(centres, seeds=4, noise=0.05):
-    rng = np.random.default_rng(0)
-    centre = np.array(centres)[:, None, None] + noise * rng.standard_normal((len(centres), 1, seeds))
-    return np.exp(0.3 * (GRID[None, :, None] - centre) ** 2)
-
-
-@pytest.mark.parametrize(
-    ("centres", "noise", "verdict"),
-    [((-4, -4.1, -4.1), 0.05, "transfers"), ((-3, -4.5, -6), 0.05, "drifts"), ((-4, -4.4, -4.75), 0.5, "undecided")],
-)
-def test_verdicts(centres, noise, verdict):
-    found = summarise("mup", SIZES, GRID.tolist(), bowls(centres, noise=noise))
-    assert found.verdict == verdict
-    assert found.drift == pytest.approx(centres[-1] - centres[0], abs=4 * noise / sqrt(2))
-    assert found.drift_low <= found.drift <= found.drift_high
-    assert found.loss_ratio == pytest.approx(1, rel=noise)
-    assert verdict in str(found)
-
-
-def test_minima_are_parabolas():
-    x = np.arange(-6.0, 0)
-    best, loss, edge = minimum(x, 2 * np.exp(0.7 * (x + 2.3) ** 2)[:, None])
-    assert (best, loss, edge) == (pytest.approx(-2.3), pytest.approx(2), False)
-
-
-def test_edges_and_divergence_are_said():
-    losses = bowls((-4, -4, -9))
-    found = summarise("mup", SIZES, GRID.tolist(), losses)
-    assert found.verdict == "undecided"
-    assert found.curves[-1].at_edge
-    assert "widen it" in found.reason
-    losses = bowls((-4, -4, -4))
-    losses[:, -2:] = inf
-    assert summarise("mup", SIZES, GRID.tolist(), losses).verdict == "transfers"
 
 
 def train(model, groups, seed, steps=40):
@@ -177,16 +137,6 @@ def test_a_killed_worker_and_two_that_share(tmp_path):
     assert 12 <= left + runs <= 13
 
 
-def test_a_loss_deep_against_shallow_has_an_interval():
-    losses = bowls((-4, -4.1, -4.1)) * np.array([1.0, 0.8, 0.5])[:, None, None]
-    found = summarise("mup", SIZES, GRID.tolist(), losses)
-    assert found.loss_ratio == pytest.approx(0.5, rel=0.05)
-    assert found.ratio_low < found.loss_ratio < found.ratio_high < 1
-    assert "loss at the optimum x 0.5" in found.reason
-    worse = summarise("mup", SIZES, GRID.tolist(), losses[::-1])
-    assert worse.reason.endswith("the largest model is worse than the base")
-
-
 def test_the_schedule_is_recorded(tmp_path):
     found = dl.lr_transfer(Mlp, train, "mup", **PLAN, store=tmp_path / "runs.sqlite")
     assert found.schedule == "40 steps, from 0.2222 of the peak to 0.0278"
@@ -258,16 +208,6 @@ def test_rates_transfer_in_width_and_drift_without_a_rule(tmp_path):
     wrong = dl.lr_transfer(Mlp, train, "sp", **plan, store=tmp_path / "sp.sqlite")
     assert abs(right.drift) <= 0.75
     assert wrong.drift <= -1.0
-
-
-def test_losses_of_any_sign():
-    x = GRID.tolist()
-    losses = bowls((-4, -4, -4)) - 5
-    found = summarise("mup", SIZES, x, losses)
-    assert found.verdict == "transfers"
-    assert found.curves[0].best_log2_lr == pytest.approx(-4, abs=0.1)
-    nothing = summarise("mup", SIZES, x, np.full_like(losses, inf))
-    assert "every run diverged" in nothing.reason
 
 
 @pytest.mark.parametrize(

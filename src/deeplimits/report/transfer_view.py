@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from deeplimits.transfer.evidence.coordinates import CoordinateCheck, exponents
@@ -49,7 +50,7 @@ def _check_card(check: CoordinateCheck) -> dict[str, Any]:
 
 
 def _transfer_card(found: Transfer) -> dict[str, Any]:
-    facts = [("span of the optima", f"{found.span:.2f} octaves")]
+    facts = [("span of the optima", f"{found.span:.2f} octaves")] if isfinite(found.span) else []
     if found.loss_ratio == found.loss_ratio:
         interval = f"[{found.ratio_low:.2g}, {found.ratio_high:.2g}]"
         facts.append(("loss at the optimum, last size over first", f"{found.loss_ratio:.3g} {interval}"))
@@ -103,5 +104,6 @@ def _optimum(rule: str, curve: Any) -> list[str]:
     size = ", ".join(f"{name} {value}" for name, value in curve.size.items())
     note = "at the edge of the grid" if curve.at_edge else ""
     note += f" {curve.diverged} runs diverged" if curve.diverged else ""
-    interval = f"[{curve.low:.2f}, {curve.high:.2f}]"
-    return [rule, size, f"2^{curve.best_log2_lr:.2f}", interval, f"{curve.best_loss:.4g}", note.strip()]
+    if not curve.trained:
+        return [rule, size, "none", "", "", curve.untrained]
+    return [rule, size, f"2^{curve.best_log2_lr:.2f}", curve.interval, f"{curve.best_loss:.4g}", note.strip()]

@@ -79,16 +79,33 @@ def measured(
         rules: (name, alpha).
         settings: of the check.
     """
-    from deeplimits.errors import InputError
     from deeplimits.transfer.evidence.coordinates import coordinate_check
 
-    axes = {name: sorted(set(values)) for name, values in grid.items()}
-    base = {name: values[0] for name, values in axes.items()}
-    model.check([{**base, name: size} for name, values in axes.items() for size in values])
-    wide, tall = ([] if len(axes.get(name, [])) < 2 else axes[name] for name in ("width", "depth"))
-    if not wide and not tall:
-        raise InputError("--width and --depth", "both axes have one size", "give three or more widths, or depths")
+    wide, tall = axes(grid, settings)
+    base = {name: min(values) for name, values in grid.items()}
+    model.check([{**base, name: size} for name, values in grid.items() for size in values])
     return [
         coordinate_check(model.build, name, wide, tall, base, batch=model.batch, alpha=alpha, **settings)
         for name, alpha in rules
     ]
+
+
+def axes(grid: dict[str, list[int]], settings: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Return widths and depths of a check, empty for an axis of one size.
+
+    Args:
+        grid: widths and depths.
+        settings: of the check.
+
+    Raises:
+        InputError: too few sizes, steps or seeds.
+    """
+    from deeplimits.errors import InputError
+    from deeplimits.transfer.evidence.coordinates import suffices
+
+    found = (sorted(set(grid.get(name, []))) for name in ("width", "depth"))
+    wide, tall = (sizes if len(sizes) > 1 else [] for sizes in found)
+    if not wide and not tall:
+        raise InputError("--width and --depth", "both axes have one size", "give three or more widths, or depths")
+    suffices(wide, tall, settings["steps"], settings["seeds"])
+    return wide, tall

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from deeplimits.transfer.evidence.proof import Proof
 
 
 def report(
@@ -71,6 +74,7 @@ def report(
     from deeplimits.cli.transfer import check, options, sweep
     from deeplimits.cli.transfer import target as found
     from deeplimits.transfer.evidence.proof import Proof
+    from deeplimits.transfer.evidence.sweep import suffices
     from deeplimits.transfer.make import transfer
 
     model = found.read(target, train, optimizer)
@@ -79,27 +83,32 @@ def report(
     sizes, rates = options.joined(grid), read.rates("--lr", lr)
     kept = store or str(out / "sweep.sqlite")
     settings = {"optimizer": optimizer, "seeds": seeds}
+    checked = settings | {"lr": check_lr, "steps": steps}
+    check.axes(grid, checked)
+    suffices(sizes, rates, seeds)
     try:
         with options.told():
             model.check(sizes)
             plan = transfer(model.build, sizes[0], sizes[-1], rule, optimizer, alpha, inputs=model.inputs)
-            checks = check.measured(model, grid, rules, settings | {"lr": check_lr, "steps": steps})
+            checks = check.measured(model, grid, rules, checked)
             console.say(f"checked; training {len(sizes) * len(rates) * seeds * len(rules)} small models")
             transfers = sweep.measured(model, sizes, rates, rules, kept, settings | {"progress": not json})
     except KeyboardInterrupt:
         console.say(f"\ninterrupted; finished runs are kept in {kept}: the same command goes on from there")
         return 130
-    page = _page(Proof(target, plan, tuple(checks), tuple(transfers)), out)
-    if json:
-        records = {"checks": options.plain(checks), "transfers": options.plain(transfers)}
-        console.document({"target": target, "report": str(page), **records})
-    else:
-        print("\n\n".join(map(str, (*checks, *transfers))))
-        print(f"\nreport: {page}")
+    _told(Proof(target, plan, tuple(checks), tuple(transfers)), out, json)
     return int(checks[0].verdict == "fail" or transfers[0].verdict == "drifts")
 
 
-def _page(made: object, out: Path) -> Path:
+def _told(made: Proof, out: Path, json: bool) -> None:
     import deeplimits as dl
+    from deeplimits.cli import console
+    from deeplimits.cli.transfer import options
 
-    return dl.html(made, out / "transfer.html", command="deeplimits " + shlex.join(sys.argv[1:])).resolve()  # type: ignore[arg-type]
+    page = dl.html(made, out / "transfer.html", command="deeplimits " + shlex.join(sys.argv[1:])).resolve()
+    if json:
+        records = {"checks": options.plain(made.checks), "transfers": options.plain(made.transfers)}
+        console.document({"target": made.name, "report": str(page), **records})
+    else:
+        print("\n\n".join(map(str, (*made.checks, *made.transfers))))
+        print(f"\nreport: {page}")

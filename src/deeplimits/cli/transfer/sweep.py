@@ -107,8 +107,9 @@ def measured(
 
     imports.whole("deeplimits.transfer.evidence.sweep", "optuna")
     from deeplimits.errors import InputError
-    from deeplimits.transfer.evidence.sweep import STUDY, lr_transfer
+    from deeplimits.transfer.evidence.sweep import STUDY, lr_transfer, suffices
 
+    suffices(sizes, rates, settings["seeds"])
     if model.train is None:
         why = f"there is no train beside {model.words}, and the model takes neither the bundled digits nor text"
         fix = "write batch(seed), which returns (inputs, labels), or train(model, groups, seed), beside it; or --train"

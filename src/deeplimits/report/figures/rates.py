@@ -23,7 +23,9 @@ class RatesData:
     def describe(self) -> str:
         """The figure in words, for readers who do not see it."""
         places = [
-            f"{label(c.size)}: lowest at 2^{c.best_log2_lr:+.2f}, loss {c.best_loss:.3g}" for c in self.transfer.curves
+            f"{label(c.size)}: "
+            + (f"lowest at 2^{c.best_log2_lr:+.2f}, loss {c.best_loss:.3g}" if c.trained else c.untrained)
+            for c in self.transfer.curves
         ]
         return f"Loss against learning rate under {self.transfer.rule}. {'; '.join(places)}. {self.transfer.reason}."
 
@@ -44,8 +46,9 @@ def rates_data(transfer: Transfer, beside: Sequence[Transfer] = ()) -> RatesData
     losses = [mean for each in (transfer, *beside) for curve in each.curves for mean in means(curve) if isfinite(mean)]
     lowest = min(losses, default=1.0)
     top = min(max(losses, default=1.0), 60 * lowest if lowest > 0 else inf)
-    moved = f"{transfer.drift:+.2f}".replace("-", "−")
-    return RatesData(f"{transfer.rule}: optimum moves {moved} octaves", transfer, (lowest, top))
+    moved = f"optimum moves {transfer.drift:+.2f} octaves".replace("-", "−")
+    words = moved if isfinite(transfer.drift) else "a size without an optimum"
+    return RatesData(f"{transfer.rule}: {words}", transfer, (lowest, top))
 
 
 def means(curve: Curve) -> list[float]:

@@ -156,7 +156,7 @@ def coordinate_check(
 
     Source: yang-2022-tp5 (in width); dey-2025-completep (in depth).
     """
-    _check(widths, depths, steps, seeds)
+    suffices(widths, depths, steps, seeds)
     if base is None:
         base = _smallest(widths, depths)
     found: list[Coordinate] = []
@@ -189,7 +189,12 @@ def coordinate_check(
     )
 
 
-def _check(widths: Sequence[int], depths: Sequence[int], steps: int, seeds: int) -> None:
+def suffices(widths: Sequence[int], depths: Sequence[int], steps: int, seeds: int) -> None:
+    """Refuse too few sizes, steps or seeds, before any work.
+
+    Raises:
+        InputError: no exponent with an interval could come out.
+    """
     for axis, sizes in (("widths", widths), ("depths", depths)):
         if len(set(sizes)) < 3 and (sizes or not (widths or depths)):
             why = f"{axis}={list(sizes)}: an exponent with an interval needs three sizes"

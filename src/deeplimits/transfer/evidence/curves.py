@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,11 @@ class Curve:
         size: what was built.
         log2_lrs: base-2 logarithms of the base's learning rates.
         losses: shape (learning rates, seeds); infinite where training diverged.
-        best_log2_lr: minimum of the parabola through the three points around the smallest mean log loss.
-        low, high: its bootstrap interval over seeds, widened as Student's t is for few of them.
-        best_loss: geometric mean of the loss there.
+        best_log2_lr: minimum of the parabola through the three points around the smallest mean log loss; NaN where
+            no learning rate trains at every seed.
+        low, high: its bootstrap interval over seeds, widened as Student's t is for few of them; an end of the grid
+            where it reaches beyond.
+        best_loss: geometric mean of the loss there; infinite where no learning rate trains.
         at_edge: whether the smallest loss lies at an end of the grid, so that the minimum may lie beyond.
         diverged: runs whose loss was not finite.
     """
@@ -41,6 +43,23 @@ class Curve:
     best_loss: float
     at_edge: bool
     diverged: int = 0
+
+    @property
+    def trained(self) -> bool:
+        """Whether all seeds train at one learning rate or more."""
+        return isfinite(self.best_loss)
+
+    @property
+    def interval(self) -> str:
+        """The interval in words."""
+        return interval(self.low, self.high, self.log2_lrs[0], self.log2_lrs[-1])
+
+    @property
+    def untrained(self) -> str:
+        """Why there is no best learning rate, in words."""
+        runs = sum(map(len, self.losses))
+        every = f"every run diverged: none of {runs} trained"
+        return every if self.diverged == runs else f"at every learning rate a run diverged, {self.diverged} of {runs}"
 
 
 @dataclass(frozen=True)
@@ -78,10 +97,12 @@ class Transfer:
     def __str__(self) -> str:
         lines = [f"{self.rule}: {self.verdict}. {self.reason}"]
         for curve in self.curves:
+            if not curve.trained:
+                lines.append(f"  {dict(curve.size)}: {curve.untrained}")
+                continue
             edge = "  at the edge of the grid" if curve.at_edge else ""
             lost = f"  {curve.diverged} diverged" if curve.diverged else ""
-            interval = f"[{curve.low:+.2f}, {curve.high:+.2f}]"
-            best = f"best 2^{curve.best_log2_lr:+.2f} {interval}, loss {curve.best_loss:.4g}"
+            best = f"best 2^{curve.best_log2_lr:+.2f} {curve.interval}, loss {curve.best_loss:.4g}"
             lines.append(f"  {dict(curve.size)}: {best}{edge}{lost}")
         return "\n".join(lines + ([f"  trained for {self.schedule}"] if self.schedule else []))
 
@@ -90,8 +111,19 @@ class Transfer:
         return asdict(self)
 
 
+def interval(low: float, high: float, first: float, last: float) -> str:
+    """Return an interval in words, its ends from `first` and `last` on as what no run was made for.
+
+    Example:
+        >>> interval(-9.5, -4.25, -8, -1), interval(-6, 40, -8, -1)
+        ('[beyond the grid, -4.25]', '[-6.00, beyond the grid]')
+    """
+    ends = ("beyond the grid" if end <= first or end >= last else f"{end:+.2f}" for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
 def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, bool]:
-    """Return (best log2 learning rate, loss there, whether it lies at an end of the grid).
+    """Return (best log2 learning rate, loss there, whether it lies at an end of the grid); NaN where none trains.
 
     Args:
         log2_lrs: shape (R,), rising.
@@ -107,6 +139,8 @@ def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, boo
     level = np.log(losses).mean(1) if positive else losses.mean(1)
     back = np.exp if positive else float
     place = int(np.argmin(level))
+    if not np.isfinite(level[place]):
+        return nan, inf, False
     if place in (0, len(level) - 1) or not np.isfinite(level[place - 1 : place + 2]).all():
         return float(log2_lrs[place]), float(back(level[place])), place in (0, len(level) - 1)
     c, b, a = np.polynomial.polynomial.polyfit(
@@ -143,7 +177,7 @@ def summarise(
         [[minimum(x, at[:, draw])[:2] for at, draw in zip(losses, each, strict=True)] for each in draws]
     )  # (resamples, sizes, place and loss)
     places, lowest, moved = np.array([b[0] for b in best]), np.array([b[1] for b in best]), again[..., 0]
-    ends = _interval(places, moved, seeds - 1)
+    ends = np.clip(_interval(places, moved, seeds - 1), x[0], x[-1])
     drifts = _interval(places[-1] - places[0], moved[:, -1] - moved[:, 0], 2 * (seeds - 1))
     curves = tuple(
         Curve(
@@ -178,11 +212,12 @@ def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
 
 def _verdict(drift: Interval, ratio: Interval, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
     value, low, high = drift
-    interval = f"{100 * CONFIDENCE:g} % interval [{low:+.2f}, {high:+.2f}]"
-    words = f"the best learning rate moves by {value:+.2f} octaves ({interval})"
-    dead = [str(dict(curve.size)) for curve in curves if not np.isfinite(curve.losses).any()]
-    if dead:
-        return UNDECIDED, f"at {dead[0]} every run diverged: give smaller learning rates"
+    dead = next((curve for curve in curves if not curve.trained), None)
+    if dead is not None:
+        return UNDECIDED, f"at {dict(dead.size)} {dead.untrained}; give smaller learning rates"
+    reach = curves[0].log2_lrs[-1] - curves[0].log2_lrs[0]
+    around = f"{100 * CONFIDENCE:g} % interval {interval(low, high, -reach, reach)}"
+    words = f"the best learning rate moves by {value:+.2f} octaves ({around})"
     edges = [curve for curve in curves if curve.at_edge]
     if edges:
         side = "smaller" if edges[0].best_log2_lr == edges[0].log2_lrs[0] else "larger"

@@ -97,7 +97,7 @@ def lr_transfer(
 
     Source: definition; the drift of the minimum in octaves, with a bootstrap interval over seeds.
     """
-    _check(sizes, lrs, seeds)
+    suffices(sizes, lrs, seeds)
     places = [tuple(sorted((key, int(value)) for key, value in size.items())) for size in sizes]
     rates = sorted(float(lr) for lr in lrs)
     plans = {
@@ -170,7 +170,12 @@ def _fingerprint(function: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _check(sizes: Sequence[Mapping[str, int]], lrs: Sequence[float], seeds: int) -> None:
+def suffices(sizes: Sequence[Mapping[str, int]], lrs: Sequence[float], seeds: int) -> None:
+    """Refuse sizes that are none, and too few sizes, learning rates or seeds, before any work.
+
+    Raises:
+        InputError: no minimum with an interval could come out.
+    """
     for size in sizes:
         for key, value in size.items():
             if not isinstance(value, Integral) or value < 1:
