@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from tests.transfer.models import Mlp
+from tests.transfer.models import Block, Mlp
 
 DEEP = {"base": {"width": 32, "depth": 4}, "target": {"width": 32, "depth": 16}}
 ALPHAS = {"depth_mup": 0.5, "completep": 1.0}
@@ -79,6 +79,51 @@ def test_factors_by_place_are_refused():
         dl.transfer(lambda width, depth: Outside(width, depth, place=0.5), **DEEP)
 
 
+class Two(nn.Module):
+    """A block of two branches, each with a factor."""
+
+    def __init__(self, width, first, second):
+        super().__init__()
+        self.first, self.second, self.factors = Block(width), Block(width), (first, second)
+
+    def forward(self, h):
+        for part, factor in zip((self.first, self.second), self.factors, strict=True):
+            h = h + factor * part.down(torch.relu(part.up(part.norm(h))))
+        return h
+
+
+def twice(first, second):
+    """Blocks of two branches, each scaled by a function of (place, depth)."""
+
+    def build(width, depth):
+        model = Mlp(width, depth)
+        model.blocks = nn.ModuleList([Two(width, first(place, depth), second(place, depth)) for place in range(depth)])
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize("powers", [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (0.5, 1.0)])
+def test_every_branch_of_a_block_has_its_own_factor(powers):
+    laws = [lambda place, depth, p=p: depth**-p for p in powers]
+    plan = dl.transfer(twice(*laws), **DEEP)
+    for name, power in zip(("first", "second"), powers, strict=True):
+        for kind in ("weight", "bias"):
+            row = plan[f"blocks.9.{name}.down.{kind}"]
+            assert row.branch_output and row.forward_alpha == pytest.approx(power)
+            assert row.init_ratio == row.lr_mult == pytest.approx(4.0 ** (power - 1))
+
+
+@pytest.mark.parametrize(
+    "law", [lambda place, depth: (place + 1) ** -0.5, lambda place, depth: 1 + place / depth], ids=["root", "relative"]
+)
+@pytest.mark.parametrize("branch", [0, 1])
+def test_factors_by_place_of_one_of_two_branches_are_refused(law, branch):
+    laws = [law if number == branch else lambda place, depth: 1.0 for number in range(2)]
+    with pytest.raises(dl.DeepLimitsError, match="scales the blocks of blocks by their place"):
+        dl.transfer(twice(*laws), **DEEP)
+
+
 def test_blocks_that_change_with_the_depth_otherwise_are_refused():
     def build(width, depth):
         model = Mlp(width, depth)
@@ -126,9 +171,20 @@ def test_initial_values_by_place_keep_the_bases_profile():
     assert done["blocks.15.down.weight"].init_mult == pytest.approx(1 / 4 * (16 / 4) ** 0.5, rel=5 * (2 / 2048) ** 0.5)
 
 
+def held(depth):
+    """Blocks of two branches that hold their factors, depth^-1/2 and 1/depth."""
+    model = Mlp(32, depth)
+    model.blocks = nn.ModuleList(
+        [nn.Sequential(*(Block(32, depth**-power) for power in (0.5, 1.0))) for _ in range(depth)]
+    )
+    return model
+
+
 def test_a_number_that_blocks_hold_is_seen_in_two_instances():
     plan = dl.transfer(inside(0.5)(32, 16), base=inside(0.5)(32, 4))
     assert plan["blocks.9.down.weight"].forward_alpha == pytest.approx(0.5)
     assert any("two instances: a factor of the depth" in note for note in plan.notes)
+    two = dl.transfer(held(16), base=held(4))
+    assert [two[f"blocks.9.{n}.down.weight"].forward_alpha for n in (0, 1)] == pytest.approx([0.5, 1.0])
     plain = dl.transfer(inside(0.0)(32, 16), base=inside(0.0)(32, 4))
     assert plain["blocks.9.down.weight"].forward_alpha == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log
 
 import torch
@@ -15,8 +15,10 @@ from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.anatomy.trial import TOLERANCE, Trial
 
+Measured = dict[tuple[str, str], list[float]]
+"""{(block of the base, what ends a branch in it): powers that were measured}."""
 Powers = dict[str, float]
-"""{block of the base: power of the depth that the forward pass divides its branch by}."""
+"""{parameter of the base that ends a branch: power of the depth that the forward pass divides the branch by}."""
 
 
 def of_build(
@@ -24,13 +26,15 @@ def of_build(
     base: dict[str, int],
     doubled: Mapping[str, Sequence[Parameter]],
     trial: Trial,
+    ends: Iterable[str],
     outer: set[str],
     seed: int,
 ) -> Powers:
     """Measure the factors on a copy of twice the depth.
 
     The copy is given the base's values, block by block, and every block what its counterpart takes: what it adds
-    differs by what the forward pass makes of the depth. Counterparts are the block of the same number and that of the
+    differs by what the forward pass makes of the depth. Of the branches of a block one is on at a time, as each takes
+    what the one before adds. Counterparts are the block of the same number and that of the
     same relative place; blocks that do different things by their place (local and global attention) are compared where
     they do the same.
 
@@ -39,6 +43,7 @@ def of_build(
         base: sizes of the base.
         doubled: {size: what changes where it is doubled}.
         trial: of the base.
+        ends: parameters of the base that branches are linear in.
         outer: blocks of the base whose output the model adds.
         seed: of the copy.
 
@@ -52,16 +57,22 @@ def of_build(
             continue
         deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed).to(trial.dtype).eval()
         same = {head: head if head in relative.values() else other for head, other in relative.items()}
-        measured: dict[str, list[float]] = {}
-        for match in (same, relative):
-            _fill(deep, pairs, match, trial)
-            for head, power in _compared(trial, deep, match, outer):
-                measured.setdefault(head, []).extend([] if power is None else [power])
-        found |= _agreed(measured)
+        measured: Measured = {}
+        for end, names in _branches(ends, set(relative.values())).items():
+            off = {name: trial.null[name] for name in trial.own if bare(name) in set(ends) - names}
+            with trial.set(off):  # the copy takes the values that are held
+                for match in (same, relative):
+                    _fill(deep, pairs, match, trial)
+                    for head, power in _compared(trial, deep, match, outer):
+                        if any(name.startswith(f"{head}.") for name in names):
+                            measured.setdefault((head, end), []).extend([] if power is None else [power])
+        found |= _agreed(measured, ends)
     return found
 
 
-def of_numbers(trial: Trial, target: nn.Module, rows: Sequence[Parameter], outer: set[str]) -> Powers:
+def of_numbers(
+    trial: Trial, target: nn.Module, rows: Sequence[Parameter], ends: Iterable[str], outer: set[str]
+) -> Powers:
     """Measure the factors that are numbers held by modules, where two instances are given in place of a function.
 
     A copy of the base is given the target's number, one at a time; where its blocks then add a multiple of what they
@@ -71,45 +82,78 @@ def of_numbers(trial: Trial, target: nn.Module, rows: Sequence[Parameter], outer
         trial: of the base.
         target: the model that will be trained.
         rows: one record a parameter of the target.
+        ends: parameters of the base that branches are linear in.
         outer: blocks of the base whose output the model adds.
 
     Raises:
         InputError: the branches of a list differ by other than one factor.
     """
     blocks: dict[str, Parameter] = {str(row.block): row for row in rows if row.block and row.depth_ratio != 1}
-    before = steps(trial.model, trial.inputs, blocks)
+    measured: Measured = {}
+    for end, names in _branches(ends, set(blocks)).items():
+        heads = {head: row for head, row in blocks.items() if any(name.startswith(f"{head}.") for name in names)}
+        measured |= {(head, end): [0.0] for head in heads}
+        with trial.set({name: trial.null[name] for name in trial.own if bare(name) in set(ends) - names}):
+            before = steps(trial.model, trial.inputs, blocks)
+            given = {head: step.given for head, step in before.items()}
+            for module, name, other in _differing(trial, target, blocks):
+                with trial.held(module, name, other):
+                    after = steps(trial.model, trial.inputs, blocks, given)
+                for head, row in heads.items():
+                    ratio = _ratio(trial, before[head], after[head], head in outer)
+                    measured[head, end][0] -= log(ratio or 1.0) / log(row.depth_ratio)
+    return _agreed(measured, ends)
+
+
+def _differing(
+    trial: Trial, target: nn.Module, blocks: Mapping[str, Parameter]
+) -> Iterator[tuple[nn.Module, str, float]]:
+    """Yield (module of the trial, attribute, the target's number) where both hold numbers that differ."""
     modules = dict(target.named_modules())
-    measured: dict[str, list[float]] = {head: [0.0] for head in blocks}
     for path, module in trial.model.named_modules():
         head = next((head for head in blocks if f"{path}.".startswith(f"{head}.")), None)
         if head is not None:
             path = blocks[head].target_block + path[len(head) :]
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):
             other = getattr(modules.get(path), name, value)
             if isinstance(value, float) and isinstance(other, float) and value != other:
-                with trial.held(module, name, other):
-                    after = steps(trial.model, trial.inputs, blocks, {head: s.given for head, s in before.items()})
-                for head, row in blocks.items():
-                    ratio = _ratio(trial, before[head], after[head], head in outer)
-                    measured[head][0] -= log(ratio or 1.0) / log(row.depth_ratio)
-    return _agreed(measured)
+                yield module, name, other
 
 
-def _agreed(measured: Mapping[str, list[float]]) -> Powers:
-    """Return the one power of every list of blocks."""
-    by_list: dict[str, list[float]] = {}
-    for head, powers in measured.items():
+def _branches(ends: Iterable[str], heads: set[str]) -> dict[str, set[str]]:
+    """Return {what ends a branch, named within its block: its parameters, of all blocks}: weight and bias are one."""
+    found: dict[str, set[str]] = {}
+    for name in ends:
+        head = next((head for head in heads if name.startswith(f"{head}.")), None)
+        if head is not None:
+            found.setdefault(_stem(name[len(head) + 1 :]), set()).add(name)
+    return found
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix("weight").removesuffix("bias")
+
+
+def _agreed(measured: Measured, ends: Iterable[str]) -> Powers:
+    """Return the power of every parameter that ends a branch, one for all blocks of a list."""
+    by_list: dict[tuple[str, str], list[float]] = {}
+    for (head, end), powers in measured.items():
         if not powers:
             why = f"{head} adds something else, by more than a factor, in a model of another depth"
             raise InputError("transfer", why, "let the depth change the number of blocks and nothing inside them")
-        by_list.setdefault(list_of(head), []).extend(powers)
-    for name, powers in by_list.items():
+        by_list.setdefault((list_of(head), end), []).extend(powers)
+    for (name, _), powers in by_list.items():
         if max(powers) - min(powers) > TOLERANCE:
             why = f"the forward pass scales the blocks of {name} by their place"
             raise InputError(
                 "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
             )
-    return {head: round(by_list[list_of(head)][0], 6) + 0.0 for head in measured}
+    return {
+        name: round(by_list[list_of(head), end][0], 6) + 0.0
+        for head, end in measured
+        for name in ends
+        if name.startswith(f"{head}.") and _stem(name[len(head) + 1 :]) == end
+    }
 
 
 def _fill(deep: nn.Module, pairs: Sequence[Parameter], match: Mapping[str, str], trial: Trial) -> None:

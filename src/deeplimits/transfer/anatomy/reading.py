@@ -38,7 +38,7 @@ class Reading:
         ends: parameters of the base that residual branches are linear in.
         gains: those that a tied readout's input is linear in.
         tied_width: ratio of the width of a tied readout; 1 without one.
-        done: {block of the base: power of the depth that the forward pass divides its branch by}.
+        done: {what ends a branch: power of the depth that the forward pass divides the branch by}.
         logits: what carries the factor of attention logits.
         widths: what carries factors of the width that the forward pass brings itself.
         own: {name: size of the target's own initial values over the base's}; None where only `apply` can tell.
@@ -68,7 +68,7 @@ class Reading:
             "init": self.own.get(row.name),
             "branch_output": name in self.ends,
             "parts": tuple(round(share * row.target.fan_out) for share in self.fused.get(row.name, ())),
-            "forward_alpha": self.done.get(row.block or "", 0.0) if name in self.ends else 0.0,
+            "forward_alpha": self.done.get(name, 0.0),
             "tied_width": self.tied_width if name in self.gains else 1.0,
             "logits_factor": self.logits.folded.get(name, 1.0),
             "width_factor": self.widths.factors.get(name, 1.0),
@@ -195,9 +195,9 @@ def _prove(
         found.logits.attributes |= numbers
     found.notes += found.logits.notes
     if family is not None and needs.blocks:
-        found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, outer, seed)
+        found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, found.ends, outer, seed)
     elif needs.blocks:
-        found.done = depth_factors.of_numbers(trial, large, found.rows, outer)
+        found.done = depth_factors.of_numbers(trial, large, found.rows, found.ends, outer)
         found.notes.append(_UNSEEN)
 
 
