@@ -9,7 +9,7 @@ from deeplimits.transfer.evidence.coordinates import CoordinateCheck, exponents
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.plan_table import merged
+from deeplimits.transfer.plan_table import INIT, merged
 
 TONES = {"pass": "yes", "transfers": "yes", "fail": "no", "drifts": "no"}
 MARKS = {"yes": "✓", "no": "✗"}
@@ -76,7 +76,7 @@ def plan_view(plan: Plan) -> dict[str, Any]:
         numbers = [f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)]
         rows.append([name, "×".join(map(str, row.shape)) or "1", row.role, init, *numbers, row.reason])
     sources = ", ".join(sorted({row.source for row in plan.rows}))
-    return {"caption": f"{plan.rule}, {plan.optimizer}, source {sources}", "header": HEADER, "rows": rows}
+    return {"caption": f"{plan.rule}, {plan.optimizer}, source {sources}; {INIT}", "header": HEADER, "rows": rows}
 
 
 def tables(found: Proof) -> list[dict[str, Any]]:
