@@ -177,14 +177,37 @@ def _outer(trial: Trial, head: str, blocks: Sequence[str]) -> bool:
 
 
 def _smallest(trial: Trial, head: str, outer: bool) -> list[str]:
-    """Return the parameters that must be off for the branch to vanish, early ones set free first."""
+    """Return the parameters that must be off for the branch to vanish, early ones set free first.
+
+    Those of experts that are not chosen in the pass do as their like in an expert that is.
+    """
     held = _within(trial, head)
     for name in list(held):
         rest = {other: value for other, value in held.items() if other != name}
         with trial.set(rest):
             if trial.still(steps(trial.model, trial.inputs, [head])[head].branch(outer)):
                 held = rest
-    return list(held)
+    return [
+        *held,
+        *(name for name in _within(trial, head) if name not in held and _idle(trial, head, name, held, outer)),
+    ]
+
+
+def _idle(trial: Trial, head: str, name: str, held: Mapping[str, float], outer: bool) -> bool:
+    """Say whether a parameter is like one that ends the branch and had no part in the pass: of an expert not chosen."""
+    parts = name.split(".")
+    for place in (n for n, part in enumerate(parts) if part.isdigit() and n > head.count(".")):
+        numbers = dict.fromkeys(other.split(".")[place] for other in held if other.count(".") > place)
+        likes = [".".join([*parts[:place], number, *parts[place + 1 :]]) for number in numbers]
+        like = next((other for other in likes if other in held), None)
+        if like is None or trial.own[like].shape != trial.own[name].shape:
+            continue
+        chosen = ".".join(like.split(".")[: place + 1]) + "."
+        with trial.set({other: value for other, value in held.items() if not other.startswith(chosen)}):
+            once = steps(trial.model, trial.inputs, [head])[head].branch(outer)
+            with trial.set({name: trial.null[name]}):
+                return trial.still(steps(trial.model, trial.inputs, [head])[head].branch(outer) - once)
+    return False
 
 
 def _prove(trial: Trial, head: str, members: list[str], outer: bool) -> None:
@@ -196,5 +219,16 @@ def _prove(trial: Trial, head: str, members: list[str], outer: bool) -> None:
                 twice = steps(trial.model, trial.inputs, [head])[head].branch(outer)
         if not trial.equal(twice, 2 * once):
             why = f"the branch of {head} is not linear in {name}, which ends it"
-            fix = "scale the branch in the model's own code, h + depth**-alpha * branch(h), or use a rule for width"
-            raise InputError("transfer", why, fix)
+            fix = "end the branch in a linear layer or a gain"
+            if not outer and not _passes(trial, head):
+                why = f"an activation follows the sum of {head} (post-activation): its stream has no identity path"
+                fix = "put the activation inside the branch (pre-activation), h + branch(activation(norm(h)))"
+            raise InputError("transfer", why, f"{fix}, or use a rule for width only at equal depth")
+
+
+def _passes(trial: Trial, head: str) -> bool:
+    """Say whether a block without its parameters passes on the negative of what it takes, as an identity does."""
+    with trial.set(_within(trial, head)):
+        given = steps(trial.model, trial.inputs, [head])[head].given
+        turned = steps(trial.model, trial.inputs, [head], {head: -given})[head]
+    return trial.still(turned.made - turned.given)

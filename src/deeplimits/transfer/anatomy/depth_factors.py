@@ -11,7 +11,7 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy import initial
 from deeplimits.transfer.anatomy.branches import Step, list_of, steps
-from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.names import bare, starred
 from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.anatomy.trial import TOLERANCE, Trial
 
@@ -148,12 +148,16 @@ def _agreed(measured: Measured, ends: Iterable[str]) -> Powers:
             raise InputError(
                 "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
             )
-    return {
-        name: round(by_list[list_of(head), end][0], 6) + 0.0
-        for head, end in measured
-        for name in ends
-        if name.startswith(f"{head}.") and _stem(name[len(head) + 1 :]) == end
-    }
+    alike = {(name, starred(f".{end}")): powers for (name, end), powers in by_list.items()}
+    heads, found = {head for head, _ in measured}, {}
+    for name in ends:
+        head = next((head for head in heads if name.startswith(f"{head}.")), None)
+        if head is not None:
+            end = _stem(name[len(head) + 1 :])
+            # experts that no token chose add nothing here: they are scaled as their like
+            powers = by_list.get((list_of(head), end)) or alike.get((list_of(head), starred(f".{end}")), [0.0])
+            found[name] = round(powers[0], 6) + 0.0
+    return found
 
 
 def _fill(deep: nn.Module, pairs: Sequence[Parameter], match: Mapping[str, str], trial: Trial) -> None:
@@ -176,7 +180,8 @@ def _compared(
     there = steps(deep, trial.inputs, match, {head: here[other].given for head, other in match.items()})
     found: list[tuple[str, float | None]] = []
     for head, other in match.items():
-        if _added(here[other], other in outer) is not None and _added(there[head], other in outer) is not None:
+        added = [_added(here[other], other in outer), _added(there[head], other in outer)]
+        if all(branch is not None for branch in added) and any(b is not None and not trial.still(b) for b in added):
             ratio = _ratio(trial, here[other], there[head], other in outer)
             found.append((other, None if ratio is None else -log(ratio) / log(2)))
     return found

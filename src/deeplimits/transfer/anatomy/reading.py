@@ -26,6 +26,7 @@ from deeplimits.transfer.anatomy.width_factors import Found, Wider
 from deeplimits.transfer.rule import Rule
 
 _UNSEEN_WIDTH = "two instances: a factor of the width that forward computes is not seen; a build function shows it"
+_NEEDS_VALUES = "it needs values, or other inputs; plan with a build function or real models, and pass inputs="
 _UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
 
 
@@ -221,8 +222,10 @@ def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
 
 def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
     notes = [checks.share(rows)]
-    if base.watch is None or target.watch is None:
-        notes.append(f"the forward pass was not seen on both sides ({base.failed or target.failed})")
+    if base.watch is None:
+        notes.append(f"the forward pass was not seen, and layers are read by their types: {_NEEDS_VALUES}")
+    elif target.watch is None:
+        notes.append("values decide what the forward pass does, as where experts are chosen: seen on the base alone")
     if base.watch is not None and (unused := [r.name for r in rows if r.base_name not in base.watch.order]):
         notes.append(f"not used in the forward pass that was tried: {listed(unused, 3)}")
     if base.products and target.products:

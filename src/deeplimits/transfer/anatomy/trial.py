@@ -12,13 +12,12 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from deeplimits.errors import InputError
-from deeplimits.transfer.anatomy.inputs import call
+from deeplimits.transfer.anatomy.inputs import call, main_output
 from deeplimits.transfer.anatomy.uses import LINEAR, RIGHT, Watch
 
 PRECISIONS = (torch.float64, torch.float32)
 TOLERANCE = 1e-5  # norms often compute in float32 whatever their input
 _SHAKE = 0.05
-_OWN_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 
 
 class Trial:
@@ -40,7 +39,7 @@ class Trial:
     """
 
     def __init__(self, model: nn.Module, inputs: Any, seed: int):
-        self.inputs, self.null = inputs, _nulls(model)
+        self.inputs = inputs
         for dtype in PRECISIONS:
             self.dtype, self.model = dtype, _shaken(model, dtype, seed)
             try:
@@ -52,7 +51,34 @@ class Trial:
                     why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
                     raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
         self.own = dict(self.model.named_parameters())
+        self.null = dict.fromkeys(self.own, 0.0) | self._shifted(
+            {name for name, p in model.named_parameters() if p.dim() < 2 and not bool(p.any())}
+        )
         self.order = [*watch.order, *(name for name in self.own if name not in watch.order)]
+
+    def _shifted(self, zeros: set[str]) -> dict[str, float]:
+        """Return {gain: -1} for gains that start from 0 and are read as 1 + w: their module gives 0 at -1, not at 0."""
+        found, handles = {}, []
+
+        def look(own: set[str], module: nn.Module, args: Any, kwargs: Any) -> None:
+            for name in own:
+                given = []
+                for value in (0.0, -1.0):
+                    with self.set({**dict.fromkeys(own, 0.0), name: value}):
+                        given.append(main_output(module.forward(*args, **kwargs)))
+                if all(isinstance(x, torch.Tensor) for x in given) and given[0].any() and not given[1].any():
+                    found[name] = -1.0
+
+        for path, module in self.model.named_modules():
+            own = {name for name in zeros if name.rpartition(".")[0] == path}
+            if own and not [*module.children()] and not type(module).__module__.startswith("torch.nn"):
+                handle = module.register_forward_pre_hook(lambda m, a, k, own=own: look(own, m, a, k), with_kwargs=True)
+                handles.append(handle)
+        if handles:
+            self.output()
+        for handle in handles:
+            handle.remove()
+        return found
 
     def output(self) -> torch.Tensor:
         """Return what the model gives."""
@@ -130,14 +156,3 @@ def _shaken(model: nn.Module, dtype: torch.dtype, seed: int) -> nn.Module:
             size = parameter.square().mean().sqrt() if parameter.any() else 1.0
             parameter.add_(_SHAKE * size * noise)
     return twin
-
-
-def _nulls(model: nn.Module) -> dict[str, float]:
-    """Gains that start from 0, in norms that are not torch's own, are read as 1 + w, and are off at -1."""
-    found = {}
-    for name, parameter in model.named_parameters():
-        owner, _, attribute = name.rpartition(".")
-        module = model.get_submodule(owner)
-        norm = "norm" in type(module).__name__.lower() and not isinstance(module, _OWN_NORMS)
-        found[name] = -1.0 if norm and attribute == "weight" and not bool(parameter.any()) else 0.0
-    return found
