@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make demo    the plane of a ReLU ResNet on scikit-learn's digits, beside an unscaled MLP"
-	@echo "make claims  every paper's claim: predicted, measured, verdict; three to five minutes"
+	@echo "make claims  every paper's claim: predicted, measured, verdict; a quarter of an hour or so"
 	@echo "make test    the whole test suite, two workers"
 	@echo "make lint    ruff, pyright, import-linter"
 

@@ -26,7 +26,7 @@ def claims(
     Parameters
     ----------
     keys
-        Which claims, as in --list; all of them by default (three to five minutes).
+        Which claims, as in --list; all of them by default (a quarter of an hour or so).
     list_
         Print the claims without running them.
     reduced
