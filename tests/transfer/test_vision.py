@@ -63,7 +63,7 @@ def test_resnet_in_width():
 
 
 def test_resnet_whose_stream_passes_an_activation_is_refused_in_depth():
-    with pytest.raises(dl.DeepLimitsError, match="not linear in"):
+    with pytest.raises(dl.DeepLimitsError, match="an activation follows the sum of"):
         dl.transfer(lambda width, depth: ResNet(width, depth, BasicBlock), **BOTH)
 
 

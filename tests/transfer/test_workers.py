@@ -106,7 +106,7 @@ def test_an_error_frees_the_task(study):
 
 def test_ctrl_c_while_the_store_is_written_is_held_back(study):
     """Pressed inside a commit and inside training: the run at hand is free again, the finished ones are kept."""
-    tell = study.tell
+    tell, handler = study.tell, signal.getsignal(signal.SIGINT)
 
     def pressed(*given, **named):
         os.kill(os.getpid(), signal.SIGINT)
@@ -125,7 +125,7 @@ def test_ctrl_c_while_the_store_is_written_is_held_back(study):
     with pytest.raises(KeyboardInterrupt):
         work(study, stops)
     assert work(study)[0] == ["b", "c"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_what_is_done_is_checked_as_it_comes(study):

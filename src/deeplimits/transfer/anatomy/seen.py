@@ -83,5 +83,5 @@ def _without_values(model: nn.Module) -> nn.Module:
 
 
 def bare_meta(model: nn.Module) -> bool:
-    """Say whether a model has parameters without values."""
-    return any(parameter.is_meta for parameter in model.parameters())
+    """Say whether a model has parameters without values, or in parts that another framework keeps."""
+    return any(p.is_meta or getattr(p, "ds_shape", p.shape) != p.shape for p in model.parameters())
