@@ -17,24 +17,11 @@ import deeplimits as dl
 from deeplimits.integrations import deepspeed as glue
 from deeplimits.integrations.groups import check, numbers
 from tests.integrations import engine
+from tests.integrations.conftest import SIZES
 from tests.transfer.models import Mlp
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"base": {"width": 32, "depth": 4}, "target": {"width": 64, "depth": 8}}
 RATE, DECAY = 2e-3, 0.1
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return dl.transfer(Mlp, **SIZES)
-
-
-@pytest.fixture
-def model(plan):
-    torch.manual_seed(0)
-    model = Mlp(**SIZES["target"])
-    plan.apply(model, initial=True)
-    return model
 
 
 @pytest.fixture
