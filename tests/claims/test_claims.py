@@ -40,5 +40,5 @@ def test_claim(key):
 def test_a_claim_fails_a_right_program_with_chance_below_one_in_ten_thousand():
     record = from_json((ROOT / "docs" / "claims.json").read_text(encoding="utf-8"))
     sampled = [sum(part.standard_error != 0 for part in one.parts) for one in record]
-    assert min(sampled) > 0
+    assert sum(sampled) > len(record)
     assert max(sampled) <= 1e-4 / LEVEL
