@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar
 
 from deeplimits.architecture.layer import WIDTH, Layer, Share, number
@@ -85,7 +86,7 @@ class Dense(Layer):
     """A dense layer y = W x + b with n_in Var(W_ij) = weight_std**2 and b_i ~ N(0, bias_std**2).
 
     Args:
-        features: number of outputs, or WIDTH.
+        features: number of outputs, WIDTH or a multiple of it.
         weight_std: standard deviation of sqrt(n_in) W_ij.
         bias_std: standard deviation of b_i.
         weights: law of the matrix.
@@ -106,7 +107,7 @@ class Dense(Layer):
     tunable: ClassVar[tuple[str, ...]] = ("weight_std", "bias_std")
 
     def __post_init__(self) -> None:
-        check_size("Dense", "features", self.features)
+        check_size("Dense", "features", self.features, largest=inf)
         number("Dense", "weight_std", self.weight_std)
         number("Dense", "bias_std", self.bias_std)
         if not isinstance(self.weights, WeightLaw):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -41,16 +41,18 @@ def resolve(where: str, name: str, size: Any, width: int) -> int:
     return value
 
 
-def check_size(where: str, name: str, size: Any) -> Any:
-    """Return `size` if it is a share in (0, 1] or a whole number >= 1.
+def check_size(where: str, name: str, size: Any, largest: float = 1.0) -> Any:
+    """Return `size` if it is a share in (0, largest] or a whole number >= 1.
 
     Raises:
         DescriptionError: it is neither.
     """
     fraction = size.fraction if isinstance(size, Share) else size if isinstance(size, float) else None
     if fraction is not None:
-        if not 0.0 < fraction <= 1.0:
-            raise DescriptionError(where, f"{name}={size!r} is not a share in (0, 1]", f"use e.g. {name}=0.25 * WIDTH")
+        most = largest if isinstance(size, Share) else 1.0
+        if not (0.0 < fraction <= most and isfinite(fraction)):
+            bound = f"(0, {most:g}" + ("]" if isfinite(most) else ")")
+            raise DescriptionError(where, f"{name}={size!r} is not a share in {bound}", f"use e.g. {name}=0.25 * WIDTH")
         return size
     if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
         raise DescriptionError(
