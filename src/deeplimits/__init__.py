@@ -11,6 +11,7 @@ _HOME = {
     "Mlp": "architecture.zoo",
     "ResNet": "architecture.zoo",
     "StableResNet": "architecture.zoo",
+    "ShapedMlp": "architecture.shaped",
     "increment": "architecture.increment",
     "DEPTH": "architecture.layer",
     "WIDTH": "architecture.layer",
@@ -33,7 +34,7 @@ _HOME = {
     "grow": "transfer.growth.grow",
     "DeepLimitsError": "errors",
 }
-_ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer")
+_ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer", "blocks", "diagnostics")
 
 __all__ = sorted([*_HOME, *_ROOMS])
 

@@ -8,7 +8,7 @@ import pytest
 import deeplimits as dl
 
 NAMES = {
-    *("Mlp", "ResNet", "StableResNet", "DEPTH", "WIDTH"),
+    *("Mlp", "ResNet", "StableResNet", "ShapedMlp", "DEPTH", "WIDTH"),
     *("kernel", "Kernel", "describe", "criticality", "Criticality"),
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion"),
@@ -16,7 +16,7 @@ NAMES = {
     *("coordinate_check", "lr_transfer", "grow"),
     "DeepLimitsError",
 }
-ROOMS = {"act", "layer", "learn", "errors", "testing", "transfer"}
+ROOMS = {"act", "layer", "learn", "errors", "testing", "transfer", "blocks", "diagnostics"}
 
 
 def test_names_are_these():
@@ -31,7 +31,9 @@ def test_name_opens_and_is_documented(name):
     assert found.__doc__
 
 
-@pytest.mark.parametrize("room", [dl.act, dl.layer, dl.learn], ids=["act", "layer", "learn"])
+@pytest.mark.parametrize(
+    "room", [dl.act, dl.layer, dl.learn, dl.blocks, dl.diagnostics], ids=lambda room: room.__name__
+)
 def test_rooms_list_what_they_hold(room):
     assert [name for name in room.__all__ if not hasattr(room, name)] == []
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from deeplimits.architecture.layer import Layer, number
+from deeplimits.architecture.layer import Layer, as_float, number
 from deeplimits.architecture.size import whole
 from deeplimits.errors import DescriptionError, nearest
 
@@ -45,6 +45,40 @@ class AbRelu(Activation):
 
     negative: float = 0.0
     positive: float = 1.0
+
+
+@dataclass(frozen=True)
+class ShapedRelu(Activation):
+    """A two-slope ReLU that tends to the identity as the width n grows, at the rate that keeps deep networks alive.
+
+    phi(x) = sqrt(c) (s_plus max(x, 0) + s_minus min(x, 0)), s = 1 + (plus or minus)/sqrt(n) and
+    c = 2/(s_plus^2 + s_minus^2), so that E[phi(z)^2] = 1 for a standard normal z. At infinite width it is the identity.
+
+    Args:
+        plus, minus: the two slopes' distances from 1, times sqrt(n).
+
+    Source: li-nica-roy-2022.
+
+    Example:
+        >>> ShapedRelu(plus=1.0, minus=-7.0).at(width=16)
+        AbRelu(negative=-0.7276068751089989, positive=1.212678125181665)
+    """
+
+    plus: Any = 0.0
+    minus: Any = -1.0
+
+    def at(self, width: float) -> AbRelu:
+        """Return the activation of a network of that width.
+
+        Raises:
+            DescriptionError: both slopes are zero at that width.
+        """
+        positive, negative = (1.0 + as_float(c) / float(width) ** 0.5 for c in (self.plus, self.minus))
+        square = (positive**2 + negative**2) / 2
+        if square == 0.0:
+            why = f"both slopes are zero at width {width:g}"
+            raise DescriptionError("ShapedRelu", why, "use another width, or other values of plus and minus")
+        return AbRelu(negative / square**0.5, positive / square**0.5)
 
 
 @dataclass(frozen=True)
@@ -171,6 +205,30 @@ class Silu(Activation):
 
 
 @dataclass(frozen=True)
+class OrnsteinUhlenbeck(Activation):
+    """phi(x) = exp(u**2), u = erfi^-1(alpha * x + beta), with phi phi'' = pi alpha**2 / 2.
+
+    A residual network of width 1 and infinite depth with this activation is an Ornstein-Uhlenbeck process in u.
+    phi(x) grows as |x| sqrt(log |x|); alpha is not 0.
+
+    Source: hayou-2022-infinite-depth.
+
+    Example:
+        >>> OrnsteinUhlenbeck(alpha=1.0, beta=0.3)
+        OrnsteinUhlenbeck(alpha=1.0, beta=0.3)
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha == 0:
+            why = "alpha=0 makes the activation constant"
+            raise DescriptionError("OrnsteinUhlenbeck", why, "give another alpha, e.g. alpha=1.0")
+
+
+@dataclass(frozen=True)
 class Custom(Activation):
     """A function of the user's own, written with torch; kernels use quadrature and say its error.
 
@@ -214,6 +272,7 @@ NAMES: dict[str, type[Activation]] = {
     "softplus": Softplus,
     "silu": Silu,
     "swish": Silu,
+    "ornstein-uhlenbeck": OrnsteinUhlenbeck,
 }
 
 

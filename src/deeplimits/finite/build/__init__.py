@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from deeplimits.finite.build import activation, compose, norm
+from deeplimits.finite.build import activation, compose, norm, shaped
 from deeplimits.finite.build.dense import make
 from deeplimits.finite.build.place import building, place
 
-__all__ = ["activation", "build", "building", "compose", "norm"]
+__all__ = ["activation", "build", "building", "compose", "norm", "shaped"]
 
 
 def build(

@@ -95,7 +95,7 @@ def repeat(layer: compose.Repeat, place: Place) -> tuple[nn.Module, int | None]:
 def residual(layer: compose.Residual, place: Place) -> tuple[nn.Module, int | None]:
     """Return the skip connection, its scale a number."""
     branch, features = building(layer.branch, place.at("branch", place.features))
-    _same("Residual", place.path, "the skip", place.features, "the branch", features)
+    same_features("Residual", place.path, "the skip", place.features, "the branch", features)
     scale = alpha(layer.scale, place.index, place.repeats, place.depth)
     return Residual(branch, as_float(scale)), features
 
@@ -107,13 +107,14 @@ def parallel(layer: compose.Parallel, place: Place) -> tuple[nn.Module, int | No
     for index, part in enumerate(layer.branches):
         module, out = building(part, place.at(f"branches.{index}", place.features))
         if index:
-            _same("Parallel", place.path, "branch 0", features, f"branch {index}", out)
+            same_features("Parallel", place.path, "branch 0", features, f"branch {index}", out)
         features = out if features is None else features
         modules.append(module)
     return Parallel(modules), features
 
 
-def _same(kind: str, path: str, one: str, features: int | None, other: str, others: int | None) -> None:
+def same_features(kind: str, path: str, one: str, features: int | None, other: str, others: int | None) -> None:
+    """Refuse a sum of different numbers of features; None stands for a number that is not known yet."""
     if features is not None and others is not None and features != others:
         why = f"{one} has {features} features and {other} {others}, which cannot be added"
         raise DescriptionError(

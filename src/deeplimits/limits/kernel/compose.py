@@ -7,9 +7,10 @@ from math import inf
 from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial
 from deeplimits.architecture.layer import Power
 from deeplimits.architecture.scale import alpha
+from deeplimits.architecture.shaped import WeightedSkip
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.kernel.lowering import Lowering, kernel
-from deeplimits.limits.kernel.tape import Add, Copy
+from deeplimits.limits.kernel.tape import Add, Affine, Copy
 
 
 @kernel.rule(Serial, source="definition")
@@ -29,6 +30,16 @@ def residual(layer: Residual, state: Lowering) -> None:
     factor = alpha(layer.scale, state.index, state.repeats, depth) ** 2
     branch = _branch(layer.branch, state, "Residual")
     state.add(Add(state.register, branch, factor))
+    state.release([branch])
+
+
+@kernel.rule(WeightedSkip, source="definition", valid="the branch ends in a Dense layer of its own")
+def weighted_skip(layer: WeightedSkip, state: Lowering) -> None:
+    """K' = lambda^2 K + gamma^2 K_branch(K), Theta' = lambda^2 Theta + gamma^2 Theta_branch."""
+    skip, scale = layer.mixing
+    branch = _branch(layer.branch, state, "WeightedSkip")
+    state.add(Affine(state.register, skip**2, 0.0, 0.0, 0.0))
+    state.add(Add(state.register, branch, scale**2))
     state.release([branch])
 
 
