@@ -56,6 +56,10 @@ class AccuracyWarning(UserWarning):
     """A numerical estimate is less accurate than asked; the message carries the estimate."""
 
 
+class ConvergenceWarning(AccuracyWarning):
+    """An iteration stopped before its tolerance; the message carries the residual, and what was found is kept."""
+
+
 class BaseWarning(UserWarning):
     """The model that hyperparameters were tuned on is too small to tell where the optimum lies."""
 
