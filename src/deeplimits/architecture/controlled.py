@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 from deeplimits.architecture.activation import activation
@@ -22,7 +23,7 @@ class ControlledResNet(Network):
 
     Homogeneous: all layers share A and b; the limit does not change when a path is run through at another speed.
     Inhomogeneous: each layer has its own, and steps are divided by sqrt(dt), time going from 0 to 1 evenly over the
-    points; the limit depends on the speed.
+    points, or as `clock` says; the limit depends on the speed.
 
     Args:
         activation: a name or an object of `dl.act`.
@@ -30,6 +31,8 @@ class ControlledResNet(Network):
         initial_std: of the initial state.
         weight_std, bias_std: of the layers.
         time: whether to add the time as a last channel of every path.
+        clock: the channel that holds the time of each point, which must rise; it is counted from 0 at a path's first
+            point to 1 at its last. None: points are evenly spread. The channel stays one of the path's.
 
     Source: cirone-2023-neural-signature-kernels.
 
@@ -44,6 +47,7 @@ class ControlledResNet(Network):
     weight_std: Any = 1.0
     bias_std: Any = 0.0
     time: bool = False
+    clock: int | None = None
 
     tunable: ClassVar[tuple[str, ...]] = ("initial_std", "weight_std", "bias_std")
 
@@ -52,6 +56,11 @@ class ControlledResNet(Network):
         for name in ("homogeneous", "time"):
             if not isinstance(getattr(self, name), bool):
                 raise DescriptionError("ControlledResNet", f"{name}={getattr(self, name)!r}", "give True or False")
+        if self.clock is not None and (isinstance(self.clock, bool) or not isinstance(self.clock, Integral)):
+            raise DescriptionError("ControlledResNet", f"clock={self.clock!r} is no channel", "give its index, or None")
+        if self.time and self.clock is not None:
+            why = f"time=True beside clock={self.clock}: the paths hold their times already"
+            raise DescriptionError("ControlledResNet", why, "leave time out")
         for name in self.tunable:
             number("ControlledResNet", name, getattr(self, name), minimum=0.0)
 

@@ -13,16 +13,18 @@ from deeplimits.numerics.arrays import is_tensor
 FIX = "give an array of shape (N, points, d), or a list of arrays of shape (points, d) each"
 
 
-def check_paths(where: str, name: str, paths: Any) -> list[np.ndarray]:
+def check_paths(where: str, name: str, paths: Any, clock: int | None = None) -> list[np.ndarray]:
     """Return paths as float64 arrays of shape (points, d) each.
 
     Args:
         where: named in errors.
         name: of the argument.
         paths: shape (N, points, d), or N arrays of shape (points, d); numpy or torch.
+        clock: the channel that holds times, or None.
 
     Raises:
-        InputError: no paths, a single point, different dimensions, NaN or infinity; says which path and point.
+        InputError: no paths, a single point, different dimensions, NaN or infinity, times that do not rise; says which
+            path and point.
 
     Example:
         >>> [path.shape for path in check_paths("kernel", "X1", [np.zeros((3, 2)), np.ones((5, 2))])]
@@ -37,7 +39,23 @@ def check_paths(where: str, name: str, paths: Any) -> list[np.ndarray]:
         if path.shape[1] != found[0].shape[1]:
             why = f"{name}[{index}] has {path.shape[1]} channels and {name}[0] has {found[0].shape[1]}"
             raise InputError(where, why, "give every path the same channels")
+    if clock is not None:
+        for index, path in enumerate(found):
+            _rising(where, f"{name}[{index}]", path, clock)
     return found
+
+
+def _rising(where: str, name: str, path: np.ndarray, clock: int) -> None:
+    if not -path.shape[1] <= clock < path.shape[1]:
+        why = f"{name} has {path.shape[1]} channels, none of them channel {clock}, which should hold the times"
+        raise InputError(where, why, "set clock to the index of that channel")
+    times = path[:, clock]
+    late = np.flatnonzero(np.diff(times) <= 0)
+    if len(late):
+        point = int(late[0]) + 1
+        how = "go backwards" if times[point] < times[point - 1] else "stand still"
+        why = f"the times of {name}, channel {clock}, {how}: {times[point]:g} at point {point}"
+        raise InputError(where, f"{why} after {times[point - 1]:g}", "sort the points by time, and merge those of one")
 
 
 def _one(where: str, name: str, value: Any) -> np.ndarray:
@@ -68,12 +86,24 @@ def with_time(path: np.ndarray) -> np.ndarray:
     return np.column_stack([path, np.linspace(0.0, 1.0, len(path))])
 
 
-def at(path: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return a path at times in [0, 1], straight between its points, which are spread evenly.
+def moments(path: np.ndarray, clock: int | None = None) -> np.ndarray:
+    """Return when a path is at its points, from 0 to 1: evenly, or as channel `clock` says.
+
+    Example:
+        >>> moments(np.array([[5.0], [6.0], [9.0]]), 0).tolist()
+        [0.0, 0.25, 1.0]
+    """
+    if clock is None:
+        return np.linspace(0.0, 1.0, len(path))
+    return (path[:, clock] - path[0, clock]) / (path[-1, clock] - path[0, clock])
+
+
+def at(path: np.ndarray, times: np.ndarray, clock: int | None = None) -> np.ndarray:
+    """Return a path at times in [0, 1], straight between its points.
 
     Example:
         >>> at(np.array([[0.0], [2.0], [3.0]]), np.array([0.25, 1.0])).tolist()
         [[1.0], [3.0]]
     """
-    own = np.linspace(0.0, 1.0, len(path))
+    own = moments(path, clock)
     return np.column_stack([np.interp(times, own, channel) for channel in path.T])

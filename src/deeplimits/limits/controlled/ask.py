@@ -110,7 +110,7 @@ def _law(net: ControlledResNet, hyper: Mapping[str, Any] | None) -> solve.Law:
             raise DescriptionError("kernel", "kernels of paths have no gradients in hyperparameters", fix)
         net = net.replace(hyper)  # type: ignore[assignment]
     stds = [as_float(value) for value in (net.initial_std, net.weight_std, net.bias_std)]
-    return solve.Law(family(net.activation), net.homogeneous, *(std**2 for std in stds))
+    return solve.Law(family(net.activation), net.homogeneous, *(std**2 for std in stds), clock=net.clock)
 
 
 def _depth(depth: float | None) -> float:
@@ -118,7 +118,7 @@ def _depth(depth: float | None) -> float:
 
 
 def _paths(net: ControlledResNet, name: str, paths: Any) -> list[np.ndarray]:
-    found = check_paths("kernel", name, paths)
+    found = check_paths("kernel", name, paths, net.clock)
     return [with_time(path) for path in found] if net.time else found
 
 

@@ -33,6 +33,7 @@ class Law:
         family: Gaussian expectations of the activation.
         homogeneous: whether layers share their weights.
         start, weight, bias: variances of the initial state, of the weights and of the biases.
+        clock: the channel of the paths that holds their times, or None.
     """
 
     family: Family
@@ -40,6 +41,7 @@ class Law:
     start: float
     weight: float
     bias: float
+    clock: int | None = None
 
     @property
     def solvable(self) -> bool:
@@ -58,7 +60,7 @@ def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
     """
     if not law.homogeneous:
         return _by_speed(law, x, x if y is None else y, depth)[0].numpy()
-    dx, dy = (None if paths is None else _steps(paths, depth) for paths in (x, y))
+    dx, dy = (None if paths is None else _steps(law, paths, depth) for paths in (x, y))
     assert dx is not None
     if depth == inf and law.solvable:
         return _identity(law, _series_matrix(law, dx, dy))
@@ -73,7 +75,7 @@ def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
     """Return K of each path with itself, shape (N,); arguments as in `matrix`."""
     if not law.homogeneous:
         return _by_speed(law, x, x[:1], depth)[1].numpy()
-    dx = _steps(x, depth)
+    dx = _steps(law, x, depth)
     if depth == inf and law.solvable:
         return _identity(law, paired(law.weight, dx, dx))
     if depth != inf:
@@ -83,13 +85,15 @@ def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
 
 def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     equation = general.Equation(law.family, law.weight, law.bias, law.start, kink.EULER)
-    return speed.limit(x, y, equation) if depth == inf else speed.network(x, y, equation, int(depth))
+    if depth == inf:
+        return speed.limit(x, y, equation, law.clock)
+    return speed.network(x, y, equation, int(depth), law.clock)
 
 
-def _steps(paths: Paths, depth: float) -> list[np.ndarray]:
+def _steps(law: Law, paths: Paths, depth: float) -> list[np.ndarray]:
     if depth != inf:
         times = np.linspace(0.0, 1.0, int(depth) + 1)
-        paths = [at(path, times) for path in paths]
+        paths = [at(path, times, law.clock) for path in paths]
     return [np.diff(path, axis=0) for path in paths]
 
 

@@ -12,13 +12,13 @@ from torch import Tensor
 from deeplimits.errors import AccuracyWarning
 from deeplimits.limits.controlled.general import Equation
 from deeplimits.numerics.gaussian.linear import Linear
-from deeplimits.numerics.path import at
+from deeplimits.numerics.path import at, moments
 
 ACCURACY, MOST_STEPS = 1e-7, 32
 
 
 def network(
-    x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation, layers: int
+    x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation, layers: int, clock: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return k at the end of all pairs, of x and of y, for networks of that many layers: exactly, layer by layer.
 
@@ -27,12 +27,13 @@ def network(
         y: M paths.
         equation: what is solved.
         layers: number of layers.
+        clock: the channel that holds times, or None.
 
     Returns:
         shapes (N, M), (N,) and (M,).
     """
     times = np.linspace(0.0, 1.0, layers + 1)
-    dx, dy = (torch.from_numpy(np.stack([np.diff(at(path, times), axis=0) for path in paths])) for paths in (x, y))
+    dx, dy = (torch.from_numpy(_differences(paths, times, clock)) for paths in (x, y))
     state = _start(len(x), len(y), equation)
     for step in range(layers):
         rates = _rates(state, dx[:, step] * layers, dy[:, step] * layers, equation)
@@ -40,7 +41,9 @@ def network(
     return state[0], state[1], state[2]
 
 
-def limit(x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation) -> tuple[Tensor, Tensor, Tensor]:
+def limit(
+    x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation, clock: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return k at the end of all pairs, of x and of y, for infinitely many layers.
 
     The method of Runge and Kutta, of fourth order, between the points of all paths, with steps halved until the result
@@ -50,13 +53,15 @@ def limit(x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation) 
         x: N paths.
         y: M paths.
         equation: what is solved.
+        clock: the channel that holds times, or None.
     """
-    times = np.unique(np.concatenate([np.linspace(0.0, 1.0, count).round(14) for count in {*map(len, (*x, *y))}]))
+    times = _all_moments((*x, *y), clock)
+    dx, dy = (_differences(paths, times, clock) for paths in (x, y))
     if isinstance(equation.family, Linear):
-        return _closed(x, y, equation, times)
-    before, steps = _march(x, y, equation, times, 1), 2
+        return _closed(dx, dy, equation, times)
+    before, steps = _march(dx, dy, equation, times, 1), 2
     while True:
-        found = _march(x, y, equation, times, steps)
+        found = _march(dx, dy, equation, times, steps)
         size = torch.sqrt(found[1][:, None].abs() * found[2].abs()) + equation.start
         moved = float(((found[0] - before[0]).abs() / size).max()) / 15
         if moved <= ACCURACY or steps >= MOST_STEPS or not np.isfinite(moved):
@@ -68,12 +73,20 @@ def limit(x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation) 
     return found
 
 
-def _closed(
-    x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation, times: np.ndarray
-) -> tuple[Tensor, Tensor, Tensor]:
+def _all_moments(paths: Sequence[np.ndarray], clock: int | None) -> np.ndarray:
+    """Return the times at which any of the paths has a point."""
+    kinds = {len(path): path for path in paths}.values() if clock is None else paths
+    return np.unique(np.concatenate([moments(path, clock).round(14) for path in kinds]))
+
+
+def _differences(paths: Sequence[np.ndarray], times: np.ndarray, clock: int | None) -> np.ndarray:
+    return np.stack([np.diff(at(path, times, clock), axis=0) for path in paths])
+
+
+def _closed(dx: np.ndarray, dy: np.ndarray, equation: Equation, times: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
     """Solve dk/dt = (a k + b) z: k = start + (start + b / a) (exp(a int z dt) - 1)."""
     gaps = np.sqrt(np.diff(times))[:, None]
-    u, v = (np.stack([(np.diff(at(path, times), axis=0) / gaps).ravel() for path in paths]) for paths in (x, y))
+    u, v = ((steps / gaps).reshape(len(steps), -1) for steps in (dx, dy))
     found = []
     for product in (u @ v.T, (u * u).sum(1), (v * v).sum(1)):
         grown = np.expm1(equation.weight * product) / equation.weight if equation.weight else product
@@ -82,13 +95,10 @@ def _closed(
 
 
 def _march(
-    x: Sequence[np.ndarray], y: Sequence[np.ndarray], equation: Equation, times: np.ndarray, steps: int
+    x: np.ndarray, y: np.ndarray, equation: Equation, times: np.ndarray, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     gaps = np.diff(times)
-    dx, dy = (
-        torch.from_numpy(np.stack([np.diff(at(path, times), axis=0) / gaps[:, None] for path in paths]))
-        for paths in (x, y)
-    )
+    dx, dy = (torch.from_numpy(path / gaps[:, None]) for path in (x, y))
     state = _start(len(x), len(y), equation)
     for segment, gap in enumerate(gaps):
         step = gap / steps
