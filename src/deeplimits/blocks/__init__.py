@@ -1,0 +1,35 @@
+"""Torch modules for very deep, implicit and continuous networks, each usable alone: `dl.blocks.Keel(branch, 64, 1000)`.
+
+Every block states its limit or invariant, which its tests hold, and its source; docs/blocks.md lists them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "Keel": "keel",
+    "skip_gradient": "keel",
+    "movement": "keel",
+    "HyperConnections": "hyper_connections",
+    "doubly_stochastic": "doubly_stochastic",
+    "DeepDelta": "deep_delta",
+    "delta": "deep_delta",
+    "ManifoldGeometric": "manifold_geometric",
+    "Fractal": "fractal",
+    "FractalNet": "fractal",
+}
+"""{name: module of this package that holds it}, imported when it is asked for."""
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,28 @@
+"""Measures on any torch module: how deep networks use their depth, and the rank of what they compute.
+
+`dl.diagnostics.depth_use(model, inputs)` measures everything that one forward pass and the skipping of blocks tell;
+docs/depth-use.md shows how to read it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "effective_rank": "rank",
+    "stable_rank": "rank",
+}
+"""{name: module of this package that holds it}, imported when it is asked for."""
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
