@@ -28,6 +28,7 @@ from deeplimits.layer import (
     Serial,
     Sparse,
 )
+from deeplimits.numerics.erfi import inverse_erfi
 
 LAWS = [Gaussian(), Orthogonal(), LowRank(0.5), Sparse(0.25), BlockDiagonal(0.25), BlockDiagonal(0.3), BlockDiagonal(3)]
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -151,6 +152,7 @@ DEFINITIONS = [
     (act.Sigmoid(), special.expit),
     (act.Softplus(), lambda x: np.logaddexp(x, 0)),
     (act.Silu(), lambda x: x * special.expit(x)),
+    (act.OrnsteinUhlenbeck(-0.5, 0.3), lambda x: np.exp(inverse_erfi(0.3 - 0.5 * x) ** 2)),
     (act.Custom(torch.atan), np.arctan),
 ]
 

@@ -42,13 +42,17 @@ ACTIVATIONS = {
     "sigmoid": act.Sigmoid(),
     "softplus": act.Softplus(),
     "silu": act.Silu(),
+    "ornstein-uhlenbeck": act.OrnsteinUhlenbeck(0.8, 0.3),
     "custom": act.Custom(lambda x: torch.sin(x) + 0.5 * torch.exp(-(x**2) / 2), name="wave"),
     "custom with derivative": act.Custom(
         lambda x: x * torch.sin(x), lambda x: torch.sin(x) + x * torch.cos(x), "x sin x"
     ),
 }
 STEEP = {"rectified square": 0.45, "hermite": 0.6, "polynomial": 0.8, "exp": 0.9}
-FLOW = {"rectified square": 0.25, "hermite": 0.3, "polynomial": 0.4, "exp": 0.45, "sign": 0.35, "step": 0.5}
+FLOW = {
+    **{"rectified square": 0.25, "hermite": 0.3, "polynomial": 0.4, "exp": 0.45, "sign": 0.35, "step": 0.5},
+    "ornstein-uhlenbeck": 0.35,
+}
 
 
 def perceptron(activation: Layer, weight_std: float = 1.1, weights: Layer | None = None) -> Layer:

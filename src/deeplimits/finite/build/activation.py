@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import pi, sqrt
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from deeplimits.architecture import activation as act
 from deeplimits.finite.build.place import Place, building
+from deeplimits.numerics.erfi import inverse_erfi
 
 
 class Pointwise(nn.Module):
@@ -77,6 +79,27 @@ def custom(layer: act.Custom, x: Tensor) -> Tensor:
     return _WithDerivative.apply(x, layer.function, layer.derivative)  # type: ignore[return-value]
 
 
+class _InverseErfi(torch.autograd.Function):
+    """u with erfi(u) = y, differentiable any number of times: du/dy = sqrt(pi)/2 exp(-u**2)."""
+
+    @staticmethod
+    def forward(y: Tensor) -> Tensor:
+        return torch.from_numpy(np.asarray(inverse_erfi(y.detach().cpu().double().numpy()))).to(y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # type: ignore[override]
+        return gradients[0] * sqrt(pi) / 2 * torch.exp(-(ctx.saved_tensors[0] ** 2))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int], y: Tensor) -> tuple[Any, int]:
+        del info
+        return _InverseErfi.apply(y), in_dims[0]
+
+
 FUNCTIONS: dict[type, Callable[[Any, Tensor], Tensor]] = {
     act.Identity: lambda a, x: x,
     act.Relu: lambda a, x: torch.relu(x),
@@ -99,6 +122,7 @@ FUNCTIONS: dict[type, Callable[[Any, Tensor], Tensor]] = {
     act.Sigmoid: lambda a, x: torch.sigmoid(x),
     act.Softplus: lambda a, x: functional.softplus(x, threshold=40.0),
     act.Silu: lambda a, x: functional.silu(x),
+    act.OrnsteinUhlenbeck: lambda a, x: torch.exp(_InverseErfi.apply(a.alpha * x + a.beta) ** 2),
     act.Custom: custom,
 }
 

@@ -13,6 +13,7 @@ from deeplimits.architecture.question import Question
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.kernel.lowering import Lowering, kernel
 from deeplimits.limits.kernel.tape import Dual
+from deeplimits.numerics.erfi import inverse_erfi
 from deeplimits.numerics.gaussian.erf import Erf
 from deeplimits.numerics.gaussian.gelu import Gelu
 from deeplimits.numerics.gaussian.linear import Linear
@@ -38,14 +39,14 @@ def _write(layer: act.Activation, state: Lowering) -> None:
     state.gaussian, state.carried, state.holds = False, False, f"the output of {type(layer).__name__}"
 
 
-def _pass(layer: act.Identity, state: Lowering) -> None:
+def _pass(layer: act.Activation, state: Lowering) -> None:
     """Write nothing: the identity leaves its input what it is."""
 
 
 def _activation(kind: type, source: str, valid: str = "Gaussian input") -> Callable[[Callable], Callable]:
     def register(function: Callable) -> Callable:
         dual.rule(kind, source=source, valid=valid)(function)
-        kernel.rule(kind, source=source, valid=valid)(_pass if kind is act.Identity else _write)
+        kernel.rule(kind, source=source, valid=valid)(_pass if kind in (act.Identity, act.ShapedRelu) else _write)
         return function
 
     return register
@@ -53,6 +54,12 @@ def _activation(kind: type, source: str, valid: str = "Gaussian input") -> Calla
 
 @_activation(act.Identity, "definition", "any Gaussian input")
 def identity(_: act.Identity) -> Linear:
+    """E[u v] = k."""
+    return Linear()
+
+
+@_activation(act.ShapedRelu, "li-nica-roy-2022", "infinite width, where it is the identity; see dl.proportional")
+def shaped_relu(_: act.ShapedRelu) -> Linear:
     """E[u v] = k."""
     return Linear()
 
@@ -180,6 +187,17 @@ def softplus(_: act.Softplus) -> Series:
 def silu(_: act.Silu) -> Series:
     """Hermite series, coefficients by quadrature."""
     return Series(lambda x: x * _logistic(x), lambda x: _logistic(x) * (1.0 + x * _logistic(-x)), "silu")
+
+
+@_activation(act.OrnsteinUhlenbeck, "mehler-1866")
+def ornstein_uhlenbeck(layer: act.OrnsteinUhlenbeck) -> Series:
+    """Hermite series, coefficients by quadrature; phi' = alpha sqrt(pi) u."""
+    alpha, beta = float(layer.alpha), float(layer.beta)
+    return Series(
+        lambda x: np.exp(inverse_erfi(alpha * x + beta) ** 2),
+        lambda x: alpha * sqrt(pi) * inverse_erfi(alpha * x + beta),
+        f"ornstein-uhlenbeck:{alpha!r}:{beta!r}",
+    )
 
 
 @_activation(act.Custom, "mehler-1866", "square-integrable function; the error estimate is reported")
