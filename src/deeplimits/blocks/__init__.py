@@ -13,7 +13,7 @@ _HOME = {
     "skip_gradient": "keel",
     "movement": "keel",
     "HyperConnections": "hyper_connections",
-    "doubly_stochastic": "doubly_stochastic",
+    "doubly_stochastic": "sinkhorn",
     "DeepDelta": "deep_delta",
     "delta": "deep_delta",
     "ManifoldGeometric": "manifold_geometric",

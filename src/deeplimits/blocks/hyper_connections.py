@@ -7,7 +7,7 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
-from deeplimits.blocks.doubly_stochastic import doubly_stochastic
+from deeplimits.blocks.sinkhorn import doubly_stochastic
 from deeplimits.errors import InputError
 
 
