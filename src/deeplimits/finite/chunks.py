@@ -18,7 +18,7 @@ from deeplimits.errors import AccuracyWarning, DescriptionError
 from deeplimits.finite.block import ConditionedBlock, conditioned_block
 from deeplimits.finite.build.place import building
 from deeplimits.finite.conditioning import BACKWARD, Draws, conditioned
-from deeplimits.finite.task import Part, Task, dense_layers
+from deeplimits.finite.task import Part, Task, most_heads, weight_laws
 
 CHUNK_BYTES = 192 * 2**20
 CHUNK_ENTRIES = 2**17
@@ -33,9 +33,12 @@ def conditioned_body(task: Task) -> tuple[nn.Module, Draws]:
 
 
 def conditions(task: Task) -> bool:
-    """Say whether all weights are Gaussian and belong to dense layers, so that conditioning draws them all."""
-    held = [*dense_layers(task.body), *([] if task.readout is None else [task.readout])]
-    if not all(isinstance(layer.weights, Gaussian) for layer in held):
+    """Say whether all weights are Gaussian and belong to dense layers, so that conditioning draws them all.
+
+    Not for the NTK of tokens: every output has gradients of its own at every token.
+    """
+    held = [*weight_laws(task.body), *([] if task.readout is None else [task.readout.weights])]
+    if not all(isinstance(law, Gaussian) for law in held) or (task.ntk and task.tokens):
         return False
     module, _ = conditioned_body(task)
     given = [part.layer for part in module.modules() if isinstance(part, ConditionedBlock)]
@@ -71,7 +74,7 @@ def conditioned_chunks(task: Task) -> Generator[Part]:
 
 def chunk_size(task: Task, layers: int, threads: int) -> int:
     """Return how many networks to hold at once: bounded in memory, and small enough for the caches."""
-    layer_bytes = 8 * task.X.shape[0] * max(task.place.width, task.X.shape[1])
+    layer_bytes = 8 * task.X.shape[0] * (max(task.place.width, task.X.shape[1]) + most_heads(task.body) * len(task.X))
     held = 4 * layers if task.ntk else 8
     return max(1, min(CHUNK_BYTES // threads // (layer_bytes * held), 8 * CHUNK_ENTRIES // layer_bytes))
 
