@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from deeplimits.architecture.attention import mixes_tokens
 from deeplimits.architecture.compose import Serial, written_out
+from deeplimits.architecture.controlled import ControlledResNet
 from deeplimits.architecture.dense import Dense
-from deeplimits.architecture.size import whole
 from deeplimits.errors import DescriptionError, InputError
+from deeplimits.finite import driven
 from deeplimits.finite.build.dense import make
 from deeplimits.finite.build.place import building, place
 from deeplimits.finite.chunks import conditioned_chunks, conditions
 from deeplimits.finite.empirical_ntk import empirical_ntk
-from deeplimits.finite.inputs import distinct_rows
+from deeplimits.finite.inputs import check_matrices, check_request, distinct_rows
 from deeplimits.finite.record import Sample
 from deeplimits.finite.task import Part, Task
-from deeplimits.numerics.arrays import check, check_memory
+from deeplimits.numerics.arrays import check
 from deeplimits.numerics.seeds import generator
 
 Progress = Callable[[int, int], None]
@@ -45,7 +48,7 @@ def sample(
 
     Args:
         net: description of the family; a trailing Dense is the readout (`net.body` and others without one: nngp only).
-        X: (k, d) inputs.
+        X: (k, d) inputs; k paths, as for `kernel`, of a ControlledResNet.
         width: number that WIDTH stands for.
         depth: number that DEPTH stands for.
         networks: how many, at least 2; the first 100 of 200 are those of a run of 100.
@@ -65,6 +68,9 @@ def sample(
         >>> dl.sample(dl.ResNet("relu"), np.eye(2), width=16, depth=4, networks=10, seed=0).gram.shape
         (10, 2, 2)
     """
+    if isinstance(net, ControlledResNet):
+        task = driven.prepare(net, X, width, depth, networks, seed, get, parametrization)
+        return collect(task, driven.chunks(task), progress)
     task = prepare(net, X, width, depth, networks, seed, get, parametrization)
     parts = conditioned_chunks(task) if conditions(task) else whole_networks(task)
     return collect(task, parts, progress)
@@ -73,23 +79,19 @@ def sample(
 def prepare(net: Any, X: Any, width: Any, depth: Any, networks: Any, seed: Any, get: Any, parametrization: str) -> Task:
     """Check the arguments of `sample` and put them together."""
     where = "sample"
-    inputs, rows = distinct_rows(np.asarray(check(where, X).numpy()[0], dtype=np.float64))
-    networks = whole(where, "networks", networks, minimum=2)
-    generator(seed, "checked")
-    asked = (get,) if isinstance(get, str) else tuple(get)
-    if not asked or not set(asked) <= {"nngp", "ntk"}:
-        raise InputError(where, f"get={get!r} is unknown", "ask for 'nngp', 'ntk' or both")
+    inputs = np.asarray(check(where, X).numpy()[0], dtype=np.float64)
+    networks, asked = check_request(networks, seed, get)
     at = place(net, width, depth, seed, parametrization, inputs.shape[1], torch.float64, make, where)
+    tokens = mixes_tokens(net)
+    inputs, rows = (inputs, np.arange(len(inputs))) if tokens else distinct_rows(inputs)
     layers = written_out(net).layers  # type: ignore[attr-defined]
     readout = replace(layers[-1], features=1) if layers and isinstance(layers[-1], Dense) else None
     if readout is None and "ntk" in asked:
         why = "the NTK is that of a scalar output and the network has no Dense readout"
         raise DescriptionError(where, why, "add >> Dense(features=1), or ask for get='nngp'")
-    needed = 2 * 8 * networks * len(rows) ** 2 * (1 + ("ntk" in asked))
-    fix = "use fewer inputs, sample fewer networks at a time (prefixes agree), or ask for one of 'nngp' and 'ntk'"
-    check_memory(where, needed, "the matrices of all networks", fix)
+    check_matrices(networks, len(rows), asked)
     body = Serial(layers=layers if readout is None else layers[:-1])
-    return Task(body, readout, at, torch.from_numpy(inputs), rows, networks, seed, "ntk" in asked)
+    return Task(body, readout, at, torch.from_numpy(inputs), rows, networks, seed, "ntk" in asked, tokens)
 
 
 def collect(task: Task, parts: Generator[Part], progress: Progress | None) -> Sample:
@@ -120,5 +122,12 @@ def whole_networks(task: Task) -> Generator[Part]:
         module, _ = building(net, replace(task.place, seed=seed))
         with torch.no_grad():
             features = (module if task.readout is None else module[:-1])(task.X)  # type: ignore[index]
-        ntk = empirical_ntk(module, task.X)[None] if task.ntk else None
+        ntk = ntk_of(module, task)[None] if task.ntk else None
         yield (features @ features.mT / features.shape[-1])[None], ntk
+
+
+def ntk_of(module: torch.nn.Module, task: Task) -> Tensor:
+    """Return the NTK (k, k) of a module with one output for each input; tokens are the outputs of one sequence."""
+    if task.tokens:
+        return empirical_ntk(module, task.X[None], outputs="full")[0, 0]
+    return empirical_ntk(module, task.X)

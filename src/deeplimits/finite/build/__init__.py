@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from deeplimits.finite.build import activation, compose, norm, shaped
+from deeplimits.finite.build import activation, attention, compose, controlled, norm, shaped
 from deeplimits.finite.build.dense import make
 from deeplimits.finite.build.place import building, place
 
-__all__ = ["activation", "build", "building", "compose", "norm", "shaped"]
+__all__ = ["activation", "attention", "build", "building", "compose", "controlled", "norm", "shaped"]
 
 
 def build(
@@ -34,12 +34,14 @@ def build(
         depth: number that DEPTH stands for.
         seed: every parameter draws from its own stream, named after its path: float32 and float64 networks agree.
         parametrization: "ntk" or "standard".
-        features_in: number of inputs d; by default the first dense layer learns it at the first forward pass
-            (run one before making an optimizer that copies parameters, as with torch's lazy modules).
+        features_in: number of inputs d, or of channels of paths; by default the layer that meets them learns it at
+            the first forward pass (run one before making an optimizer that copies parameters, as with torch's lazy
+            modules).
         dtype: of the parameters.
 
     Returns:
-        Module from (..., d) to (..., outputs), with names such as readin.weight, blocks.3.branch.dense.weight.
+        Module from (..., d) to (..., outputs), with names such as readin.weight, blocks.3.branch.dense.weight. Of a
+        ControlledResNet: from paths, (batch, points, d) or a list of arrays (points, d) each, to (batch, 1).
 
     Raises:
         DescriptionError: not a description, or sizes that cannot be added.
