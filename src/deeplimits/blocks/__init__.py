@@ -19,6 +19,22 @@ _HOME = {
     "ManifoldGeometric": "manifold_geometric",
     "Fractal": "fractal",
     "FractalNet": "fractal",
+    "fixed_point": "fixed_point",
+    "steady_state": "steady_state",
+    "Injected": "injected",
+    "DeepEquilibrium": "equilibrium",
+    "ContinuousDeepEquilibrium": "equilibrium",
+    "SkipDeepEquilibrium": "equilibrium",
+    "SubhomogeneousDeepEquilibrium": "subhomogeneous",
+    "degree": "degree",
+    "measured_degree": "degree",
+    "thompson": "degree",
+    "NeuralODE": "neural_ode",
+    "CfCCell": "closed_form",
+    "LTCCell": "closed_form",
+    "TimedSequence": "closed_form",
+    "liquid": "closed_form",
+    "liquid_approximation": "closed_form",
 }
 """{name: module of this package that holds it}, imported when it is asked for."""
 
