@@ -11,7 +11,7 @@ NAMES = {
     *("Mlp", "ResNet", "StableResNet", "ShapedMlp", "DEPTH", "WIDTH"),
     *("kernel", "Kernel", "describe", "criticality", "Criticality"),
     *("build", "sample", "empirical_ntk"),
-    *("increment", "diffusion", "Diffusion"),
+    *("increment", "diffusion", "Diffusion", "proportional", "Proportional"),
     *("compare", "Comparison", "plot", "html"),
     *("coordinate_check", "lr_transfer", "grow"),
     "DeepLimitsError",
