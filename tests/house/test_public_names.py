@@ -12,6 +12,7 @@ NAMES = {
     *("kernel", "Kernel", "describe", "criticality", "Criticality"),
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion", "proportional", "Proportional"),
+    *("tokens", "Tokens"),
     *("compare", "Comparison", "plot", "html"),
     *("coordinate_check", "lr_transfer", "grow"),
     "DeepLimitsError",
