@@ -12,8 +12,8 @@ from torch.autograd.function import once_differentiable
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
-from deeplimits.blocks.fixed_point import FixedPoint, Map, column, fixed_point, rms, settings, tell
-from deeplimits.blocks.steady_state import steady_state
+from deeplimits.blocks.iteration import FixedPoint, Map, column, fixed_point, rms, settings, tell
+from deeplimits.blocks.steady import steady_state
 from deeplimits.errors import InputError
 
 Solver = Callable[[Map, Tensor], FixedPoint]

@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
-from deeplimits.blocks.degree import activation as named
-from deeplimits.blocks.degree import degree, thompson
+from deeplimits.blocks.subhomogeneity import activation as named
+from deeplimits.blocks.subhomogeneity import degree, thompson
 from deeplimits.blocks.equilibrium import Report, implicit
-from deeplimits.blocks.fixed_point import FixedPoint, Map, fixed_point, tell
+from deeplimits.blocks.iteration import FixedPoint, Map, fixed_point, tell
 from deeplimits.errors import InputError
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
-from deeplimits.blocks.fixed_point import FixedPoint, Map, column, residuals, rms
+from deeplimits.blocks.iteration import FixedPoint, Map, column, most, residuals, rms
 from deeplimits.blocks.runge_kutta import adaptive
 from deeplimits.errors import InputError
 
@@ -54,13 +54,15 @@ def steady_state(function: Map, start: Tensor, *, tolerance: float = 1e-6, evalu
             raise InputError("steady_state", why, "a fixed point needs the same shape on both sides")
         return image - z
 
+    bound = most(start + field(0.0, start))
+
     def still(z: Tensor, slope: Tensor) -> bool:
-        return bool((residuals(z, slope + z) <= tolerance).all())
+        return bool((residuals(z, slope + z, bound) <= tolerance).all())
 
     def scale(before: Tensor, after: Tensor, slope: Tensor) -> Tensor:
         del after
         return column(rms(slope) + tolerance * (1 + rms(before)), slope) / 10
 
     path = adaptive(field, start, 0.0, inf, scale, first=1.0, stop=still, evaluations=evaluations)
-    found = residuals(path.state, function(path.state))
-    return FixedPoint(path.state, found, path.evaluations + 1, path.finished)
+    found = residuals(path.state, function(path.state), bound)
+    return FixedPoint(path.state, found, path.evaluations + 2, path.finished)

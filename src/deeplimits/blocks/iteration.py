@@ -22,7 +22,7 @@ class FixedPoint:
 
     Attributes:
         value: z, (batch, ...).
-        residual: rms(f(z) - z) / (1 + rms(f(z))) of each sample, (batch,).
+        residual: rms(f(z) - z) / (1 + rms(f(z))) of each sample, (batch,), see `residuals`.
         evaluations: how often the map was evaluated, on the whole batch.
         converged: whether every residual is at most the tolerance.
     """
@@ -48,9 +48,18 @@ def column(values: Tensor, like: Tensor) -> Tensor:
     return values.reshape(-1, *(1,) * (like.dim() - 1))
 
 
-def residuals(z: Tensor, image: Tensor) -> Tensor:
-    """Return rms(f(z) - z) / (1 + rms(f(z))) of each sample, infinite where it is not finite."""
-    return torch.nan_to_num(rms(image - z) / (1 + rms(image)), nan=torch.inf, posinf=torch.inf)
+def most(image: Tensor) -> Tensor:
+    """Return how large a sample may count in its own residual, (batch,): a hundred times 1 + rms(f(start))."""
+    return 100 * (1 + rms(image))
+
+
+def residuals(z: Tensor, image: Tensor, largest: Tensor) -> Tensor:
+    """Return rms(f(z) - z) / (1 + min(rms(f(z)), largest)) of each sample, infinite where it is not finite.
+
+    Without the bound, a sample that runs away at a constant speed would look still beside its own size.
+    """
+    size = 1 + torch.minimum(rms(image), largest)
+    return torch.nan_to_num(rms(image - z) / size, nan=torch.inf, posinf=torch.inf)
 
 
 def fixed_point(
@@ -95,13 +104,14 @@ def fixed_point(
         raise InputError("fixed_point", f"start has shape {tuple(start.shape)}", "give (batch, features)")
     step = Anderson(memory) if method == "anderson" else _picard
     z, best = start, start
-    lowest = torch.full((len(start),), torch.inf, dtype=start.dtype, device=start.device)
+    lowest = bound = torch.full((len(start),), torch.inf, dtype=start.dtype, device=start.device)
     for count in range(1, iterations + 1):
         image = function(z)
         if image.shape != z.shape:
             why = f"the map sends shape {tuple(z.shape)} to {tuple(image.shape)}"
             raise InputError("fixed_point", why, "a fixed point needs the same shape on both sides")
-        found = residuals(z, image)
+        bound = most(image) if count == 1 else bound
+        found = residuals(z, image, bound)
         best = torch.where(column(found < lowest, z), z, best)
         lowest = torch.minimum(found, lowest)
         lost = ~torch.isfinite(found)
