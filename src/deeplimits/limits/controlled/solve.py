@@ -20,7 +20,7 @@ from deeplimits.numerics.gaussian.rectified import RectifiedPower
 from deeplimits.numerics.path import at
 
 ROUNDING, ACCURACY = 1e-15, 1e-3
-TRIED, FINEST = 8, 6
+TRIED, FINEST = (2, kink.LANES), 6
 Paths = Sequence[np.ndarray]
 Scheme = tuple[float, float, float]
 
@@ -172,6 +172,11 @@ def _kinked(law: Law, scheme: Scheme) -> kink.Equation | None:
 
 
 def _scheme(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+    return _with_variances(law, dx, dy, scheme)[0]
+
+
+def _with_variances(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> tuple[np.ndarray, ...]:
+    """Return K of all pairs, of each x with itself and of each y with itself."""
     equation = _kinked(law, scheme)
     if equation is None:
         return _general(law, dx, dy, scheme)
@@ -186,9 +191,10 @@ def _scheme(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray
         return kink.pairs(rows[0][i], packed[0][group], (rows[1][i], packed[1][group]), equation)
 
     found = lanes.matrix(len(dx), columns, dy is None, run)
+    variances = [np.array([roots[-1, 0] ** 2 for roots in own]) for own in (own_x, own_y)]
     if dy is None:
-        found[np.diag_indices(len(dx))] = [roots[-1, 0] ** 2 for roots in own_x]
-    return found
+        found[np.diag_indices(len(dx))] = variances[0]
+    return found, *variances
 
 
 def _roots(steps: Paths, equation: kink.Equation) -> list[np.ndarray]:
@@ -201,7 +207,7 @@ def _roots(steps: Paths, equation: kink.Equation) -> list[np.ndarray]:
     return found
 
 
-def _general(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+def _general(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> tuple[np.ndarray, ...]:
     equation = general.Equation(law.family, law.weight, law.bias, law.start, scheme)
     x = _padded(dx)
     own_x = general.own(x, equation)
@@ -211,7 +217,7 @@ def _general(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarra
     if dy is None:
         found = (found + found.T) / 2
         found[np.diag_indices(len(dx))] = own_x[:, -1].numpy()
-    return found
+    return found, own_x[:, -1].numpy(), own_y[:, -1].numpy()
 
 
 def _padded(steps: Paths) -> torch.Tensor:
@@ -242,15 +248,16 @@ def _romberg(values: list[np.ndarray]) -> np.ndarray:
 
 
 def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
-    """Return how many levels `_extrapolated` needs, from a few pairs of the longest paths."""
-    x, y = (_few(paths) for paths in (dx, dx if dy is None else dy))
+    """Return how many levels `_extrapolated` needs, from a few of the longest paths, as many as fill a vector."""
+    x, y = (_few(paths, count) for paths, count in zip((dx, dx if dy is None else dy), TRIED, strict=True))
     values = [_scheme(law, x, y, kink.SECOND)]
     while True:
         parts = 2 ** len(values)
-        values.append(_scheme(law, _cut(x, parts), _cut(y, parts), kink.SECOND))
-        size = np.sqrt(np.outer(*(_variances(law, _cut(paths, parts), kink.SECOND) for paths in (x, y))))
+        found, *variances = _with_variances(law, _cut(x, parts), _cut(y, parts), kink.SECOND)
+        values.append(found)
         with np.errstate(invalid="ignore"):
-            error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
+            moved = np.abs(_romberg(values) - _romberg(values[:-1])) / np.sqrt(np.outer(*variances))
+        error = float(moved.max())
         if error <= ACCURACY or not np.isfinite(error):
             return len(values) - 1
         if len(values) == FINEST:
@@ -259,6 +266,6 @@ def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
             return len(values)
 
 
-def _few(steps: Paths) -> list[np.ndarray]:
+def _few(steps: Paths, count: int) -> list[np.ndarray]:
     order = np.argsort([-float(np.abs(path).sum()) for path in steps], kind="stable")
-    return [steps[i] for i in order[:TRIED]]
+    return [steps[i] for i in order[:count]]
