@@ -162,4 +162,5 @@ def _check_outputs(module: nn.Module, values: Any, X: Tensor) -> None:
     together = values[0].reshape(-1)
     if not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * float(together.abs().max())):
         why = "the output for an input changes with the other inputs of the batch, or from call to call"
-        raise InputError(WHERE, why, "call module.eval(), or remove what mixes the batch")
+        fix = "call module.eval(), or remove what mixes the batch; tokens of one sequence are one input: X[None]"
+        raise InputError(WHERE, why, fix)

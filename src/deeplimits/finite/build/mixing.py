@@ -41,8 +41,13 @@ def softmax_matrix(layer: Attention, q: Tensor, k: Tensor, scale: float) -> Tens
 
 
 def softmax_product(layer: Attention, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return softmax_j(scale <q_i, k_j>) V by torch's own routine, which holds a few rows of the matrix at a time."""
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=layer.causal, scale=scale)
+    """Return softmax_j(scale <q_i, k_j>) V by torch's own routine, which holds a few rows of the matrix at a time.
+
+    It does so for tensors (batch, heads, m, n_k) only.
+    """
+    four = [x.reshape(-1, *x.shape[-3:]) for x in (q, k, v)]
+    y = functional.scaled_dot_product_attention(*four, is_causal=layer.causal, scale=scale)
+    return y.reshape(v.shape)
 
 
 def ordinary_scale(layer: Attention, q: Tensor) -> float:
@@ -142,6 +147,8 @@ def relu_infinite_mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, width
     system = torch.eye(step.shape[-1], dtype=step.dtype, device=step.device) - step
     if discount >= 1.0:
         _summable(discount, system)
+    if layer.causal:
+        return torch.linalg.solve_triangular(system, step @ v, upper=False)
     return torch.linalg.solve(system, step @ v)
 
 
