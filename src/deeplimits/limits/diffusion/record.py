@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from deeplimits.limits.diffusion.closed_form import ClosedForm
 from deeplimits.numerics.moments import standard_error, variance
 
 Array = NDArray[np.float64]
@@ -28,6 +29,9 @@ class Diffusion:
         step_error: estimated error of the mean Gram matrix by the steps, relative to its largest entry, with a margin
             of two standard errors; 0 at a finite depth.
         text: which process was simulated, in words.
+        state: the features that enter the readout, shape (samples, k, features); None unless states=True.
+        states: the hidden state at these times, shape (T, samples, k, n); None unless states=True.
+        closed_forms: the law of the one neuron of width 1 where it is known, one for each input; else empty.
     """
 
     width: int
@@ -39,6 +43,14 @@ class Diffusion:
     steps: int
     step_error: float
     text: str
+    state: Array | None = None
+    states: Array | None = None
+    closed_forms: tuple[ClosedForm, ...] = ()
+
+    @property
+    def closed_form(self) -> ClosedForm | None:
+        """The known law of the hidden state of the first input at the end; None where there is none."""
+        return self.closed_forms[0] if self.closed_forms else None
 
     @property
     def samples(self) -> int:
@@ -91,7 +103,7 @@ class Diffusion:
         return np.log(np.where(q > 0, q, np.nan))
 
     def describe(self) -> str:
-        """Say which process was simulated, with how many steps, and how accurate they are."""
+        """Say which process was simulated, in how many steps, how accurate they are, and whether its law is known."""
         return self.text
 
     def __repr__(self) -> str:
