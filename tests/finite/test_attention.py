@@ -205,3 +205,11 @@ def test_long_sequences_need_no_square_of_their_length(kind, causal):
 def test_what_cannot_be_is_refused(make, words):
     with pytest.raises(DeepLimitsError, match=words):
         make()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_everything_is_made_where_the_tokens_are(case):
+    module = build(of(case), 8, 1, 0, features_in=WIDTH).to("meta")
+    found = module(X.to(device="meta", dtype=torch.float32))
+    assert found.shape == (2, TOKENS, 8)
+    assert (found.device.type, found.dtype) == ("meta", torch.float32)

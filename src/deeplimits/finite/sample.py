@@ -48,7 +48,8 @@ def sample(
 
     Args:
         net: description of the family; a trailing Dense is the readout (`net.body` and others without one: nngp only).
-        X: (k, d) inputs; k paths, as for `kernel`, of a ControlledResNet.
+        X: (k, d) inputs; k paths, as for `kernel`, of a ControlledResNet; the k tokens of one sequence of a network
+            with attention, whose NTK is taken from whole networks.
         width: number that WIDTH stands for.
         depth: number that DEPTH stands for.
         networks: how many, at least 2; the first 100 of 200 are those of a run of 100.

@@ -40,7 +40,8 @@ def build(
         dtype: of the parameters.
 
     Returns:
-        Module from (..., d) to (..., outputs), with names such as readin.weight, blocks.3.branch.dense.weight. Of a
+        Module from (..., d) to (..., outputs), with names such as readin.weight, blocks.3.branch.dense.weight. With
+        attention: from tokens, (..., m, d), to (..., m, outputs). Of a
         ControlledResNet: from paths, (batch, points, d) or a list of arrays (points, d) each, to (batch, 1).
 
     Raises:
