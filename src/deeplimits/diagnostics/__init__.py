@@ -10,7 +10,16 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
+    "depth_use": "ask",
+    "depth_score": "record",
+    "DepthUse": "record",
     "effective_rank": "rank",
+    "integrated_gradients": "gradients",
+    "Attribution": "gradients",
+    "linear_maps": "maps",
+    "LinearMaps": "maps",
+    "null_contribution": "null",
+    "null_skip": "null",
     "stable_rank": "rank",
 }
 """{name: module of this package that holds it}, imported when it is asked for."""

@@ -7,12 +7,14 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from deeplimits.claims.claim import Finding
+from deeplimits.diagnostics.record import DepthUse
 from deeplimits.errors import InputError
 from deeplimits.limits.flow.criticality import Criticality
 from deeplimits.limits.flow.phase_diagram import PhaseDiagram
+from deeplimits.limits.tokens.record import Tokens
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
-from deeplimits.report.figures import agreement, depth, diagonal, phase, plane, width
+from deeplimits.report.figures import agreement, depth, depth_use, diagonal, phase, plane, tokens, width
 from deeplimits.transfer.evidence.coordinates import CoordinateCheck
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof, proof
@@ -29,8 +31,8 @@ def plot(record: Any) -> Figure:
     """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
 
     Args:
-        record: what `dl.compare` returned, the finding of a claim, a coordinate check or sweep of `dl.transfer`, or a
-            phase diagram (a Criticality draws its own).
+        record: what `dl.compare` returned, the finding of a claim, a coordinate check or sweep of `dl.transfer`, a
+            phase diagram (a Criticality draws its own), or what `dl.diagnostics.depth_use` found.
 
     Returns:
         A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
@@ -69,9 +71,19 @@ def _part_of_a_proof(record: CoordinateCheck | Transfer) -> Figure:
     return plot(proof([record]))
 
 
+@plot.register(DepthUse)
+def _depth_use(record: DepthUse) -> Figure:
+    return sheet(depth_use.panels_of(record), columns=2)
+
+
 @plot.register(PhaseDiagram)
 def _phase_diagram(record: PhaseDiagram) -> Figure:
     return sheet([(phase.draw, (phase.phase_data(record),))], columns=1)
+
+
+@plot.register(Tokens)
+def _tokens(record: Tokens) -> Figure:
+    return tokens.figure(tokens.tokens_data(record))
 
 
 @plot.register(Criticality)
