@@ -55,7 +55,8 @@ def gradients(output, module, x):
 
 def gap(found, expected):
     """Return the largest relative difference of tensors in two lists."""
-    return max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
+    pairs = zip(found, expected, strict=True)
+    return max(float((a.detach() - b.detach()).norm() / b.detach().norm()) for a, b in pairs)
 
 
 def saved_bytes(call):

@@ -89,7 +89,9 @@ def test_a_flow_without_rest_stops_at_its_evaluations():
 
 
 def test_running_away_at_constant_speed_is_no_convergence():
-    found = fixed_point(lambda z: z + 1, torch.zeros(1, 1, dtype=DOUBLE), method="picard", iterations=2000, tolerance=1e-3)
+    found = fixed_point(
+        lambda z: z + 1, torch.zeros(1, 1, dtype=DOUBLE), method="picard", iterations=2000, tolerance=1e-3
+    )
     assert not found.converged
     assert found.worst > 1e-3
 

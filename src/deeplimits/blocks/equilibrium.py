@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
@@ -139,8 +138,8 @@ class _Implicit(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        given.once(f"{type(ctx.layer).__name__}, backward", "differentiate once, or unroll the block")
         value, x = ctx.saved_tensors
         layer, (gradient,) = ctx.layer, gradients
         size = column(rms(gradient), gradient).clamp_min(torch.finfo(gradient.dtype).tiny)

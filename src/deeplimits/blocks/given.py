@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deeplimits.errors import InputError
+from deeplimits.errors import InputError, NoRule
 
 
 def tensor(where: str, name: str, value: Any, *, features: int | None = None, dimensions: int | None = None) -> Tensor:
@@ -61,3 +61,13 @@ def module(where: str, name: str, value: Any) -> nn.Module:
     if not isinstance(value, nn.Module):
         raise InputError(where, f"{name} is a {type(value).__name__}", f"give {name} as a torch.nn.Module")
     return value
+
+
+def once(where: str, fix: str) -> None:
+    """Refuse, within a backward pass, that its gradients be differentiated: they would lack terms.
+
+    Raises:
+        NoRule: the pass was asked to build a graph.
+    """
+    if torch.is_grad_enabled():
+        raise NoRule(where, "gradients of gradients (create_graph=True) are not offered", fix)

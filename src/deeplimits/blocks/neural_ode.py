@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
@@ -135,8 +134,8 @@ class _Adjoint(torch.autograd.Function):
         return end
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        given.once("NeuralODE, backward", "take adjoint=False")
         layer, (end, *parameters), (gradient,) = ctx.layer, ctx.saved_tensors, gradients
         size = float(gradient.abs().max()) if gradient.numel() else 0.0
         if size == 0.0 or not (parameters or ctx.needs_input_grad[1]):

@@ -146,4 +146,4 @@ def measured_degree(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
     """
     given.tensor("measured_degree", "z", z, dimensions=1)
     jacobian = torch.func.jacrev(function)(z)
-    return ((jacobian.abs() @ z) / function(z)).max()
+    return ((jacobian.abs() @ z) / function(z)).max().detach()

@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from deeplimits.architecture.size import whole
 from deeplimits.blocks import given
-from deeplimits.blocks.subhomogeneity import activation as named
-from deeplimits.blocks.subhomogeneity import degree, thompson
 from deeplimits.blocks.equilibrium import Report, implicit
 from deeplimits.blocks.iteration import FixedPoint, Map, fixed_point, tell
+from deeplimits.blocks.subhomogeneity import activation as named
+from deeplimits.blocks.subhomogeneity import degree, thompson
 from deeplimits.errors import InputError
 
 
@@ -22,9 +22,9 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
 
     F has the degree mu of its activation, see `degree`. Where mu < 1 there is exactly one positive fixed point, for
     any V, and plain iteration from any positive start contracts Thompson's distance d = max |log x - log y| by mu a
-    step. The iteration stops where mu/(1 - mu) d(z_k, z_(k-1)) <= tolerance, a bound on d(z_k, z*): every entry is
-    then right to that relative error. The backward equation contracts at the same rate mu, in the norm
-    max_j z*_j |u_j| summed over j.
+    step. The iteration stops where (mu d(z_k, z_(k-1)) + 2 eps)/(1 - mu) <= tolerance, a bound on d(z_k, z*) up to
+    rounding eps: every entry is then right to that relative error. The backward equation contracts at the same rate,
+    in the norm sum_j z*_j |u_j|.
 
     Args:
         features_in: of x.
@@ -36,8 +36,8 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
         tolerance: relative error of each entry of z*, and of the gradient's residual.
 
     Valid when: mu < 1. Signs of weights: W is the absolute value, so training stays in the valid set; mixed signs
-    would lose the bound (for them a sigmoid with power below 1/|W|_inf suffices: derived). In float32, tolerances
-    below about 1e-6 / (1 - mu) cannot be reached, and a ConvergenceWarning says so.
+    would lose the bound (for them a sigmoid with power below 1/|W|_inf suffices: derived). Tolerances below
+    2 eps/(1 - mu) cannot be reached, 2.4e-7/(1 - mu) in float32, and a ConvergenceWarning says so.
 
     Raises:
         InputError: a degree of 1 or more, weights of the wrong shape, sign or with NaN, an x that does not fit.
@@ -61,7 +61,7 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
         shift: float = 0.0,
         power: float = 0.5,
         weight: Tensor | None = None,
-        tolerance: float = 1e-6,
+        tolerance: float = 1e-5,
     ):
         super().__init__()
         name = type(self).__name__
@@ -105,12 +105,12 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
 
     def _iterate(self, function: Map, z: Tensor) -> FixedPoint:
         """Return where plain iteration ends, with the bound on Thompson's distance to z* as its residual."""
-        factor, count, limit = self.degree / (1 - self.degree), 0, 1
+        rounding, count, limit = 2 * torch.finfo(z.dtype).eps, 0, 1
         bound = z.new_full((len(z),), inf)
         while count < limit:
             image = function(z)
             gap = thompson(image, z)
-            z, count, bound = image, count + 1, factor * gap
+            z, count, bound = image, count + 1, (self.degree * gap + rounding) / (1 - self.degree)
             if bool((bound <= self.tolerance).all()):
                 return FixedPoint(z, bound, count, True)
             if count == 1:
