@@ -27,6 +27,7 @@ from deeplimits.limits.tokens.sphere import Sphere
 from deeplimits.numerics.arrays import check_memory
 
 WHERE = "tokens"
+CLOSE = {"softmax": 0.1, "unnormalised": 0.1}
 FINEST = {"softmax": 1e-13, "unnormalised": 1e-13, "sinkhorn": 1e-11}
 
 
@@ -42,7 +43,7 @@ def tokens(
     ties: float | None = None,
     epsilon: float | None = None,
     iterations: int | None = None,
-    close: float = 0.1,
+    close: float | None = None,
     accuracy: float | None = None,
 ) -> Tokens:
     """Return how attention alone moves tokens: trajectories, energy, clusters and when they form.
@@ -64,8 +65,8 @@ def tokens(
         ties: scores nearer than this share of the largest one are equal ("hardmax"; 1e-12 by default).
         epsilon: width of the kernel e^(-|x - y|^2 / 2 epsilon) ("sinkhorn"; 0.1 by default).
         iterations: of Sinkhorn's algorithm, at most, each time (1000 by default).
-        close: tokens joined by steps no longer than this are one cluster: radians on the sphere, elsewhere a share of
-            the largest distance at the start.
+        close: tokens joined by steps no longer than this are one cluster: radians on the sphere (0.1 by default),
+            elsewhere a share of the largest distance at the start (0.01).
         accuracy: largest error of a coordinate, as a share of a token's size (not "hardmax"; 1e-6 by default).
 
     The equations are solved by LSODA, adaptive and stiff, with a tenth of the tolerance each time until two solutions
@@ -94,7 +95,7 @@ def tokens(
     x = check_tokens(WHERE, X, check_kind(WHERE, kind) in ("softmax", "unnormalised"))
     options = check_options(WHERE, kind, given, x.shape[1])
     times = check_times(WHERE, time, whole=kind == "hardmax")
-    close = positive(WHERE, "close", close)
+    close = positive(WHERE, "close", CLOSE.get(kind, 0.01) if close is None else close)
     if kind == "hardmax":
         return _hardmax(x, times, close, Hardmax(**options))
     return _flow(kind, x, times, close, options)
