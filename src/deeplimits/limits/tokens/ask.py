@@ -67,10 +67,12 @@ def tokens(
         iterations: of Sinkhorn's algorithm, at most, each time (1000 by default).
         close: tokens joined by steps no longer than this are one cluster: radians on the sphere (0.1 by default),
             elsewhere a share of the largest distance at the start (0.01).
-        accuracy: largest error of a coordinate, as a share of a token's size (not "hardmax"; 1e-6 by default).
+        accuracy: largest error of a coordinate, as a share of a token's size, and of the times at which clusters form,
+            as a share of themselves (not "hardmax"; 1e-6 by default).
 
     The equations are solved by LSODA, adaptive and stiff, with a tenth of the tolerance each time until two solutions
-    differ by less than `accuracy`; what stands in the record is the finer one, and its `error` the difference.
+    differ by less than `accuracy`; what stands in the record is the finer one; `error` and `merge_error` are the
+    differences.
 
     Valid when: one head without a mask, weights shared by all layers, no noise.
 
@@ -130,17 +132,16 @@ def _flow(kind: str, x: Array, times: Array, close: float, options: dict[str, An
         options["iterations"] = whole(WHERE, "iterations", options["iterations"])
         rule = SinkhornFlow(**options)
         jacobian, reach = None, close * _diameter(x)
-    solve = lambda tolerance: flow.solve(rule.velocity, x, float(times[-1]), tolerance, jacobian, sphere)
-    coarse, fine, times, error = _agreeing(solve, times, accuracy, FINEST[kind])
-    found, other = (clusters.events(path.position, path.nodes.tolist(), reach, sphere) for path in (fine, coarse))
-    if error > accuracy:
-        text = f"tokens: good to {error:.1e} of their size, not to the {accuracy:.1e} asked for"
-        warnings.warn(f"{text}: rounding grows along these trajectories", AccuracyWarning, stacklevel=3)
+    solve = lambda tolerance: _solved(rule, x, float(times[-1]), tolerance, jacobian, reach)
+    (fine, found), times, error, late = _agreeing(solve, times, accuracy, FINEST[kind])
+    if max(error, late) > accuracy:
+        text = f"tokens: good to {error:.1e} of their size, and the times of their clusters to {late:.1e}"
+        text += f", not to the {accuracy:.1e} asked for: rounding grows along these trajectories"
+        warnings.warn(text, AccuracyWarning, stacklevel=3)
     text = f"{_counted(x)} {_words(kind, rule)} Solved by LSODA to {error:.1e} of a token's size."
     none = np.empty(0, dtype=np.int64)
-    errors = error, _apart(found, other)
     seen = np.stack([fine.position(t) for t in times])
-    record = _record(kind, times, seen, rule.energy, reach, found, none, errors, text)
+    record = _record(kind, times, seen, rule.energy, reach, found, none, (error, late), text)
     if isinstance(rule, SinkhornFlow) and rule.residual > RESIDUAL:
         text = f"tokens: after {rule.iterations} iterations of Sinkhorn's algorithm columns still sum to 1 within"
         fix = "give more iterations or a larger epsilon"
@@ -148,20 +149,29 @@ def _flow(kind: str, x: Array, times: Array, close: float, options: dict[str, An
     return record
 
 
+def _solved(
+    rule: Sphere | SinkhornFlow, x: Array, end: float, tolerance: float, jacobian: Any, reach: float
+) -> tuple[flow.Path, clusters.Events]:
+    sphere = isinstance(rule, Sphere)
+    path = flow.solve(rule.velocity, x, end, tolerance, jacobian, sphere)
+    return path, clusters.events(path.position, path.nodes.tolist(), reach, sphere)
+
+
 def _agreeing(
-    solve: Callable[[float], flow.Path], times: Array, accuracy: float, finest: float
-) -> tuple[flow.Path, flow.Path, Array, float]:
-    """Return two solutions that agree to `accuracy`, the times they reach, and how far they are apart."""
+    solve: Callable[[float], tuple[flow.Path, clusters.Events]], times: Array, accuracy: float, finest: float
+) -> tuple[tuple[flow.Path, clusters.Events], Array, float, float]:
+    """Return a solution that agrees with a coarser one, the times it reaches, and how far the two are apart."""
     tolerance = accuracy / 10
     fine = solve(tolerance)
     while True:
         coarse, tolerance = fine, tolerance / 10
         fine = solve(tolerance)
-        reached = times[times <= min(coarse.end, fine.end)]
-        apart = [np.abs(fine.position(t) - coarse.position(t)).max() for t in reached]
-        error = float(max(apart, default=0.0)) / flow.size_of(fine.position(0.0))
-        if error <= accuracy or tolerance < 2 * finest:
-            return coarse, fine, _reached(times, min(coarse.end, fine.end)), error
+        end = min(coarse[0].end, fine[0].end)
+        apart = [np.abs(fine[0].position(t) - coarse[0].position(t)).max() for t in times[times <= end]]
+        error = float(max(apart, default=0.0)) / flow.size_of(fine[0].position(0.0))
+        late = _apart(fine[1], coarse[1])
+        if max(error, late) <= accuracy or tolerance < 2 * finest:
+            return fine, _reached(times, end), error, late
 
 
 def _record(

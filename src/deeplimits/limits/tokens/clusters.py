@@ -68,16 +68,20 @@ def events(position: Callable[[float], Array], nodes: Sequence[float], close: fl
         close: the largest step within a cluster.
         sphere: whether distances are angles.
     """
-    found: Events = []
+    turns: Events = []
     before = heights(position(nodes[0]), sphere)
+    count = 1 + int(np.sum(before > close))
     for start, end in pairwise(nodes):
         after = heights(position(end), sphere)
         for rank in np.flatnonzero((before > close) != (after > close)):
             gap = lambda t, rank=rank: heights(position(t), sphere)[rank] - close
             time: Any = brentq(gap, start, end, xtol=1e-14 * end) if gap(start) * gap(end) < 0 else end
-            found.append((float(time), int(rank) + (1 if before[rank] > close else 2)))
+            turns.append((float(time), -1 if before[rank] > close else 1))
         before = after
-    return sorted(found, key=lambda one: one[0])
+    turns.sort()
+    return [
+        (time, count + turn) for (time, _), turn in zip(turns, np.cumsum([t for _, t in turns]).tolist(), strict=True)
+    ]
 
 
 def jumps(path: Array, close: float, sphere: bool) -> Events:
