@@ -18,6 +18,9 @@ def test_every_kind_has_its_own_options_filled_in(kind):
     assert pickle.loads(pickle.dumps(layer)) == layer
     assert hash(layer) == hash(Attention(kind))
     assert None not in layer.hyperparameters().values()
+    assert repr(layer) == f"Attention({kind!r})"
+    own = Attention(kind, heads=2, value_std=0.5, weights=Orthogonal())
+    assert eval(repr(own), {"Attention": Attention, "Orthogonal": Orthogonal}) == own
 
 
 def test_hyperparameters_are_changed_by_path():

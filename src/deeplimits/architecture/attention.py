@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from deeplimits.architecture.activation import activation
@@ -66,8 +66,8 @@ class Attention(Layer):
         roffo-2026-infinite-self-attention; alcalde-2025-hardmax-frank-wolfe.
 
     Example:
-        >>> Attention("hardmax", heads=2, step=1 / 3).tolerance
-        1e-06
+        >>> Attention("hardmax", heads=2, step=0.5)
+        Attention('hardmax', heads=2, step=0.5)
     """
 
     kind: str = "softmax"
@@ -142,6 +142,14 @@ class Attention(Layer):
         if self.heads > 1 and None in (self.query_std, self.value_std):
             why = f"heads={self.heads} with queries, keys or values that have no matrix would all be the same"
             raise DescriptionError("Attention", why, "use heads=1, or give each a standard deviation")
+
+    def __repr__(self) -> str:
+        usual = {each.name: KINDS[self.kind].get(each.name, each.default) for each in fields(self)} | {
+            "weights": Gaussian()
+        }
+        given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        told = [repr(self.kind), *(f"{name}={value!r}" for name, value in given.items() if name != "kind")]
+        return f"Attention({', '.join(told)})"
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return {path: value} of the numbers that this kind has."""
