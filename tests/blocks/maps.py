@@ -57,17 +57,3 @@ def gap(found, expected):
     """Return the largest relative difference of tensors in two lists."""
     pairs = zip(found, expected, strict=True)
     return max(float((a.detach() - b.detach()).norm() / b.detach().norm()) for a, b in pairs)
-
-
-def saved_bytes(call):
-    """Return how many bytes autograd keeps for the backward pass of `call`, a storage counted once."""
-    kept = {}
-
-    def pack(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output = call()
-    del output
-    return sum(kept.values())

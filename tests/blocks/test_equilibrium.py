@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from deeplimits.blocks import ContinuousDeepEquilibrium, DeepEquilibrium, Injected, SkipDeepEquilibrium, steady_state
+from deeplimits.claims.saved import saved_bytes
 from deeplimits.errors import ConvergenceWarning, InputError, NoRule
-from tests.blocks.maps import DOUBLE, Linear, Tangent, gap, gradients, inputs, saved_bytes
+from tests.blocks.maps import DOUBLE, Linear, Tangent, gap, gradients, inputs
 
 KINDS = {
     "anderson": lambda block, **more: DeepEquilibrium(block, 8, **more),

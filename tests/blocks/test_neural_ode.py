@@ -10,9 +10,10 @@ from torchdiffeq import odeint
 
 from deeplimits.blocks import NeuralODE
 from deeplimits.blocks.runge_kutta import adaptive, euler, within
+from deeplimits.claims.saved import saved_bytes
 from deeplimits.errors import InputError, NoRule, PrecisionError
 from deeplimits.numerics.fit import slope
-from tests.blocks.maps import DOUBLE, Field, gap, gradients, inputs, saved_bytes
+from tests.blocks.maps import DOUBLE, Field, gap, gradients, inputs
 
 
 class Turn(nn.Module):
