@@ -60,6 +60,10 @@ class ConvergenceWarning(AccuracyWarning):
     """An iteration stopped before its tolerance; the message carries the residual, and what was found is kept."""
 
 
+class NormalisationWarning(UserWarning):
+    """A network whose covariances grow or shrink in every layer: the limit is that of their ratio to that growth."""
+
+
 class BaseWarning(UserWarning):
     """The model that hyperparameters were tuned on is too small to tell where the optimum lies."""
 

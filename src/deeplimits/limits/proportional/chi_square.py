@@ -10,7 +10,7 @@ from math import log, pi
 import numpy as np
 from scipy import special, stats
 
-from deeplimits.architecture.activation import AbRelu, Abs, Activation, Identity, LeakyRelu, Relu
+from deeplimits.architecture.activation import AbRelu, Abs, Activation, Identity, LeakyRelu, Relu, ShapedRelu
 from deeplimits.architecture.compose import Serial, body, expand
 from deeplimits.architecture.dense import Dense, Gaussian
 from deeplimits.architecture.layer import Layer
@@ -123,6 +123,11 @@ def _two_slopes(layer: Activation, walk: Walk) -> None:
             walk.activate(positive, negative)
         case _:
             walk.activate(1.0, 1.0)
+
+
+@log_norm.rule(ShapedRelu, source="li-nica-roy-2022; the proof of hanin-nica-2019 for two slopes")
+def _shaped(layer: ShapedRelu, walk: Walk) -> None:
+    _two_slopes(layer.at(walk.width), walk)
 
 
 @lru_cache(maxsize=256)
