@@ -153,7 +153,9 @@ def test_time_zero_gives_the_tokens_back():
 
 def test_what_is_not_reached_is_told_and_kept(monkeypatch):
     monkeypatch.setitem(ask.FINEST, "softmax", 1e-6)
-    with pytest.warns(AccuracyWarning, match="of their size, and the times of their clusters to .*, not to the 1.0e-06 asked for"):
+    with pytest.warns(
+        AccuracyWarning, match="of their size, and the times of their clusters to .*, not to the 1.0e-06 asked for"
+    ):
         found = dl.tokens("softmax", pair(1.5), (0.0, 570.08), beta=10.0)
     assert found.error > 1e-6 and found.trajectory.shape == (2, 2, 2)
 

@@ -12,6 +12,7 @@ from deeplimits.errors import InputError
 from deeplimits.limits.tokens.inputs import Array, check_matrix, check_tokens, positive
 
 WHERE = "rank_collapse"
+NEAR = 1.0
 
 
 def residual_of(x: Array) -> float:
@@ -83,14 +84,18 @@ def _layer(
 ) -> tuple[Array, Array]:
     """Return the mean and the rest after one layer.
 
-    Weights are p_j (1 + e_ij) / (1 + s_i): p = softmax of what all rows share, e_ij = e^(beta <A r_i, r_j>) - 1.
+    Weights are p_j (1 + e_ij) / (1 + s_i): p = softmax of what all rows share, e_ij = e^(beta <A r_i, r_j>) - 1,
+    which keeps the digits of small differences where all logits are below NEAR.
     """
-    towards = (np.outer(np.ones(len(rest)), mean) + 0 * rest, rest)
-    shared, own = (part if key is None else part @ key.T for part in towards)
-    p = softmax(beta * (rest @ shared[0]))
-    excess = np.expm1(beta * (own @ rest.T))
-    level = excess @ p
-    moved = ((excess - level[:, None]) * p / (1 + level[:, None])) @ rest
+    shared, own = (part if key is None else part @ key.T for part in (mean, rest))
+    common_logits, logits = beta * (rest @ shared), beta * (own @ rest.T)
+    p = softmax(common_logits)
+    if np.abs(logits).max(initial=0.0) < NEAR:
+        excess = np.expm1(logits)
+        level = excess @ p
+        moved = ((excess - level[:, None]) * p / (1 + level[:, None])) @ rest
+    else:
+        moved = (softmax(logits + common_logits, axis=1) - p) @ rest
     common = mean + p @ rest + moved.mean(axis=0)
     moved = moved - moved.mean(axis=0)
     if value is not None:

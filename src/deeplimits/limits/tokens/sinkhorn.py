@@ -96,12 +96,15 @@ class SinkhornFlow:
     _columns: Array | None = field(default=None, repr=False)
 
     def attention(self, x: Array) -> Balanced:
-        """Return K of the tokens, started from the factors of the last one."""
+        """Return K of the tokens, started from the factors of the last one while the algorithm converges."""
         logits = self._key(x) @ x.T / self.epsilon
         if self.query_key is None:
             logits = (logits + logits.T) / 2
         found = balance(logits, self.iterations, columns=self._columns)
-        self._columns, self.residual = found.columns, max(self.residual, found.residual)
+        if found.residual > RESIDUAL and self._columns is not None:
+            found = balance(logits, self.iterations)
+        self.residual = max(self.residual, found.residual)
+        self._columns = found.columns if self.residual <= RESIDUAL else None
         return found
 
     def velocity(self, x: Array) -> Array:
