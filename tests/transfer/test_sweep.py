@@ -198,11 +198,11 @@ def test_a_store_holds_several_studies(tmp_path):
 
 @pytest.mark.slow
 def test_rates_transfer_in_width_and_drift_without_a_rule(tmp_path):
-    """Width 32 to 256 of a residual perceptron: 96 short trainings a rule, at two seeds."""
+    """Width 32 to 128 of a residual perceptron: 24 short trainings a rule."""
     plan = {
-        "sizes": [{"width": 32, "depth": 2}, {"width": 256, "depth": 2}],
-        "lrs": [2.0**-k for k in range(3, 11)],
-        "seeds": 3,
+        "sizes": [{"width": 32, "depth": 2}, {"width": 128, "depth": 2}],
+        "lrs": [2.0**-k for k in range(3, 9)],
+        "seeds": 2,
     }
     right = dl.lr_transfer(Mlp, train, "mup", **plan, store=tmp_path / "mup.sqlite")
     wrong = dl.lr_transfer(Mlp, train, "sp", **plan, store=tmp_path / "sp.sqlite")
