@@ -5,62 +5,116 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from deeplimits import __version__
+from deeplimits.errors import InputError
 from deeplimits.plane import measure, neural_function, verdict
+from deeplimits.plane.law_record import LawComparison
+from deeplimits.plane.laws import compare_laws
 from deeplimits.plane.progress import Progress
 from deeplimits.plane.rates import width_rate, widths_needed
 from deeplimits.plane.record import Comparison, Place
-from deeplimits.plane.request import Request, request
+from deeplimits.plane.request import KERNELS, Request, request
 from deeplimits.plane.store import Store
 from deeplimits.plane.theory import Theory, depth_rate, log_norm, predict
 
 
+@overload
+def compare(
+    net: Any, X: Any, widths: Iterable[int], depths: Iterable[int], networks: int | None = None, seed: int = 0,
+    get: str | tuple[str, ...] = KERNELS, function: Callable[[Any, Any], Any] | None = None, store: Any = None,
+    progress: bool | Callable[[Any], None] = False, *, ratio: None = None,
+) -> Comparison: ...  # fmt: skip
+@overload
+def compare(
+    net: Any, X: Any, widths: Iterable[int], depths: Iterable[float] | None = None, networks: int | None = None,
+    seed: int = 0, *, store: Any = None, progress: bool | Callable[[Any], None] = False, ratio: float | None = None,
+) -> LawComparison: ...  # fmt: skip
 def compare(
     net: Any,
     X: Any,
     widths: Iterable[int],
-    depths: Iterable[int],
-    networks: int = 200,
+    depths: Iterable[float] | None = None,
+    networks: int | None = None,
     seed: int = 0,
-    get: str | tuple[str, ...] = ("nngp", "ntk"),
+    get: str | tuple[str, ...] = KERNELS,
     function: Callable[[Any, Any], Any] | None = None,
     store: Any = None,
-    progress: bool | Callable[[Place], None] = False,
-) -> Comparison:
-    """Compare sampled networks with theory at every (width, depth), and tell whether the order of the limits matters.
+    progress: bool | Callable[[Any], None] = False,
+    *,
+    ratio: float | None = None,
+) -> Comparison | LawComparison:
+    """Compare sampled networks with theory: on a grid of widths and depths, on the top edge, or on the diagonal.
 
-    q_n,L(x, x') = <Y_L(x), Y_L(x')>/n of the features that enter the readout, and the NTK of the network with its
-    readout, over `networks` random networks a place. The verdict rests on the law of log q over networks, never on
-    means: along L = r n, var(log q) ~ n^s with the 99 % interval of s inside [-1.3, -0.7] commutes, inside
-    [-0.3, 0.3] does not commute, anything else is undecided.
+    On a grid: q_n,L(x, x') = <Y_L(x), Y_L(x')>/n of the features that enter the readout, and the NTK of the network
+    with its readout, over `networks` random networks a place, beside the kernels of infinite width. The verdict, on
+    whether the order of the limits matters, rests on the law of log q over networks, never on means: along L = r n,
+    var(log q) ~ n^s with the 99 % interval of s inside [-1.3, -0.7] commutes, inside [-0.3, 0.3] does not commute,
+    anything else is undecided.
+
+    Where the limit is random, laws are compared: of log q of every input and of its correlation with the first, by
+    Kolmogorov-Smirnov distances and quantiles. With infinity among the depths, networks of every other depth stand
+    beside `dl.diffusion` at their width (the top edge); with a ratio, networks of depth = ratio * width stand beside
+    `dl.proportional` (the diagonal). All distances at the largest size surely below 0.1 agree, one above differs.
 
     Args:
         net: a description.
-        X: inputs, (k, d), at most 256 rows.
+        X: inputs, (k, d), at most 256 rows, 16 for laws; for attention, the tokens of one sequence.
         widths: the grid's widths.
-        depths: the grid's depths; a verdict needs three places on one diagonal depth = ratio * width.
-        networks: random networks at each place.
+        depths: the grid's depths; a verdict needs three places on one diagonal depth = ratio * width. [16, 64, inf] for
+            the top edge.
+        networks: random networks at each place; by default 200, for laws 2000 (and 4 samples of the limit for each).
         seed: each place, network and layer draws from its own named stream.
-        get: "nngp", "ntk" or both; () with a function.
+        get: "nngp", "ntk" or both; () with a function. Laws are those of the features.
         function: (module, X) -> tensor, a neural function of full networks (float64); its law then gives the verdict.
         store: a folder that keeps finished places, so that the same call after an interruption resumes.
         progress: True for a bar on stderr (on a terminal only), or a function called with every finished place.
+        ratio: depth over width, in place of depths.
 
     Raises:
-        DescriptionError, InputError, MemoryNeeded: before any work.
+        DescriptionError, InputError, NoLimit, MemoryNeeded: before any network is sampled.
 
-    Source: hayou-yang-2023-commute (rates in width and depth); hanin-nica-2019 (the network that does not commute).
+    Source: hayou-yang-2023-commute (rates in width and depth); hanin-nica-2019 (the network that does not commute);
+        hayou-2022-infinite-depth (top edge); li-nica-roy-2022, noci-2023-shaped-transformer (diagonal).
 
     Example:
         >>> import numpy as np, deeplimits as dl
         >>> table = dl.compare(dl.Mlp("relu"), np.eye(2), [16, 32, 64], [16, 32, 64], networks=200, get="nngp")
         >>> table.verdict.word
         'does not commute'
+        >>> dl.compare(dl.ShapedMlp(), np.ones((1, 2)), widths=[64], ratio=0.5).verdict.word
+        'agrees'
     """
+    deep = _several(depths)
+    if ratio is not None or (deep is not None and inf in deep):
+        _only_laws(deep, ratio, get, function)
+        return compare_laws(net, X, widths, deep, ratio, networks, seed, store, progress)
+    return _on_grid(net, X, widths, deep, networks, seed, get, function, store, progress)
+
+
+def _several(depths: Any) -> Any:
+    """Return depths that can be read twice."""
+    return list(depths) if isinstance(depths, Iterable) and not isinstance(depths, str | bytes) else depths
+
+
+def _only_laws(depths: Any, ratio: Any, get: Any, function: Any) -> None:
+    """Refuse arguments of a grid beside those of laws."""
+    if ratio is not None and depths is not None:
+        raise InputError("compare", f"both depths={depths!r} and ratio={ratio!r}", "give one of them")
+    if function is not None or get not in (KERNELS, "nngp", ("nngp",)):
+        why = f"get={get!r}, function={function!r}: with a ratio or infinite depth the laws of features are compared"
+        raise InputError("compare", why, "leave them out, or give finite depths")
+
+
+def _on_grid(
+    net: Any, X: Any, widths: Any, depths: Any, networks: Any, seed: Any, get: Any, function: Any, store: Any,
+    progress: Any,
+) -> Comparison:  # fmt: skip
+    if depths is None:
+        raise InputError("compare", "neither depths nor ratio", "give e.g. depths=[16, 64], or ratio=0.5")
     asked = request(net, X, widths, depths, networks, seed, get, function)
     theory = predict(asked.net, asked.inputs, asked.depths, asked.get)
     places = _places(asked, theory, store, progress)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields, is_dataclass
-from math import isfinite
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
-from deeplimits.errors import InputError, MissingExtra
+from deeplimits.errors import InputError
 from deeplimits.numerics.fit import Limit, Rate, Slope
+from deeplimits.plane.document import FORMAT, Document, decode, encode
 
-FORMAT = 1
+__all__ = [
+    "FORMAT", "Comparison", "DepthRate", "Estimate", "FunctionCheck", "KernelCheck", "Place", "Ray", "Verdict",
+    "WidthNeeded", "WidthRate", "decode", "encode",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class WidthNeeded:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Document):
     """Prediction and measurement at every place of the plane, and whether the order of the limits matters.
 
     `corner_nngp`, `corner_ntk` are the kernels at infinite width and depth, None where they do not exist; `corner` says
@@ -201,71 +203,8 @@ class Comparison:
 
         return [row(place) for place in self.places]
 
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """Return one row per place as a data frame of the named library ("pandas", "polars", "pyarrow").
-
-        Raises:
-            MissingExtra: the library is not installed.
-        """
-        rows = self.rows()
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        try:
-            import narwhals
-
-            return narwhals.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
-        except (ImportError, ValueError) as error:
-            fix = f"pip install narwhals {backend}, or use rows() or to_json(), which need nothing"
-            raise MissingExtra("Comparison.to_frame", str(error).partition("\n")[0], fix) from error
-
-    def to_json(self) -> str:
-        """Return the record as one JSON document; numbers that JSON lacks are the texts "inf", "-inf", "nan"."""
-        return json.dumps({"format": FORMAT, **encode(self)}, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Comparison:
-        """Return the record that `to_json` wrote.
-
-        Raises:
-            InputError: the text is not such a document.
-        """
-        try:
-            data = json.loads(text)
-            if data.pop("format") != FORMAT:
-                raise ValueError("another format number")
-            return decode(cls, data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"not a comparison written by to_json ({error})"
-            raise InputError("Comparison.from_json", why, "give the text that to_json returned") from error
-
     def summary(self) -> str:
         """Return the table of places and the verdict in words."""
         from deeplimits.plane.table import summary
 
         return summary(self)
-
-    def __str__(self) -> str:
-        return self.summary()
-
-
-def encode(value: Any) -> Any:
-    """Return a record as nested dicts, lists, numbers and text that JSON can hold."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, list | tuple):
-        return [encode(item) for item in value]
-    if isinstance(value, float) and not isfinite(value):
-        return str(float(value))
-    return value
-
-
-def decode(kind: Any, data: Any) -> Any:
-    """Return the record of type `kind` that `encode` turned into `data`."""
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{name: decode(hints[name], value) for name, value in data.items()})  # type: ignore[operator]
-    options = [option for option in get_args(kind) if option is not type(None)]
-    if get_origin(kind) is list:
-        return [decode(options[0], item) for item in data]
-    if data is None or not options:
-        return float(data) if kind is float and data is not None else data
-    return decode(options[0], data)

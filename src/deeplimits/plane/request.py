@@ -17,6 +17,7 @@ from deeplimits.plane.neural_function import name_of
 
 KERNELS = ("nngp", "ntk")
 MOST_INPUTS = 256
+NETWORKS = 200
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def request(
     asked = Request(
         net=net,
         inputs=rows(X),
-        widths=_sizes("widths", widths),
-        depths=_sizes("depths", depths),
-        networks=whole("compare", "networks", networks, minimum=2),
+        widths=sizes("widths", widths),
+        depths=sizes("depths", depths),
+        networks=whole("compare", "networks", NETWORKS if networks is None else networks, minimum=2),
         seed=int(seed),
         get=names,
         function=function,
@@ -113,16 +114,21 @@ def rows(X: Any) -> np.ndarray:
     return table
 
 
-def _sizes(name: str, given: Any) -> tuple[int, ...]:
+def sizes(name: str, given: Any) -> tuple[int, ...]:
+    """Return widths or depths as whole numbers, rising.
+
+    Raises:
+        InputError: no list, an empty one, a number that is no size, or one given twice.
+    """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise InputError("compare", f"{name}={given!r} is not a list of sizes", f"give e.g. {name}=[64, 256, 1024]")
-    sizes = [whole("compare", name, size) for size in given]
-    if not sizes:
+    found = [whole("compare", name, size) for size in given]
+    if not found:
         raise InputError("compare", f"{name} is empty", f"give e.g. {name}=[64, 256, 1024]")
-    twice = sorted({size for size in sizes if sizes.count(size) > 1})
+    twice = sorted({size for size in found if found.count(size) > 1})
     if twice:
         raise InputError("compare", f"{name} holds {twice[0]} twice", "give every size once")
-    return tuple(sorted(sizes))
+    return tuple(sorted(found))
 
 
 def _fits(asked: Request) -> None:

@@ -14,9 +14,16 @@ from deeplimits.plane.record import FORMAT, Place, decode, encode
 
 
 class Store:
-    """One JSON file per finished place under a folder, written whole or not at all; a place cut short is redone."""
+    """One JSON file per finished place under a folder, written whole or not at all; a place cut short is redone.
 
-    def __init__(self, folder: str | os.PathLike[str] | None, *question: Any):
+    Args:
+        folder: where, or None to keep nothing.
+        question: everything that a place depends on.
+        kind: the type of a place.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, *question: Any, kind: type[Any] = Place):
+        self.kind = kind
         self.folder = None if folder is None else Path(folder)
         self.question = fingerprint(FORMAT, *question)
         if self.folder is not None:
@@ -25,18 +32,18 @@ class Store:
             except OSError as error:
                 raise InputError("store", f"{str(folder)!r} is not a folder ({error})", "name a folder") from error
 
-    def get(self, width: int, depth: int) -> Place | None:
+    def get(self, width: int, depth: int) -> Any:
         """Return the stored place, None where there is none or its file cannot be read."""
         path = self._path(width, depth)
         if path is None or not path.exists():
             return None
         try:
             data = json.loads(path.read_text())
-            return decode(Place, data["place"]) if data["question"] == self.question else None
+            return decode(self.kind, data["place"]) if data["question"] == self.question else None
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def put(self, place: Place) -> None:
+    def put(self, place: Any) -> None:
         """Write the place."""
         path = self._path(place.width, place.depth)
         if path is None:
