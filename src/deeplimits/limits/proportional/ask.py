@@ -54,7 +54,7 @@ def proportional(
         seed: of all of them.
         times: fractions of the depth at which V is looked at, rising in [0, 1]; at the nearest step.
         steps: of the scheme of Euler and Maruyama; None halves them until no quantile of rho or log V moves by more
-            than its standard error.
+            than its standard error. In unshaped perceptrons there are at least two between any two times.
 
     Memory: 2 (len(times) + 2) * samples * m^2 numbers.
 
