@@ -4,6 +4,7 @@ from deeplimits.inference.classifier import NNGPClassifier, NTKClassifier
 from deeplimits.inference.infinite_depth import InfiniteDepthClassifier
 from deeplimits.inference.kernel_object import NetworkKernel
 from deeplimits.inference.regressor import NNGPRegressor, NTKRegressor
+from deeplimits.inference.signature import NeuralSignatureClassifier, NeuralSignatureRegressor
 from deeplimits.limits.depth.optimal import optimal_activation
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "NTKClassifier",
     "NTKRegressor",
     "NetworkKernel",
+    "NeuralSignatureClassifier",
+    "NeuralSignatureRegressor",
     "optimal_activation",
 ]

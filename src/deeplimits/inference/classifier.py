@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.inference import calibration, evidence, inputs, laplace
+from deeplimits.inference import calibration, evidence, laplace
 from deeplimits.inference.estimator import NetworkEstimator, check_fit
 from deeplimits.inference.prior import Prior, row_blocks
 
@@ -22,7 +22,6 @@ MAXIMISING = 8  # matrices held while the evidence is maximised
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):
     """What the classifiers have in common."""
 
-    optimize: Any
     calibrate: bool
     _kind: str
 
@@ -40,14 +39,14 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         """
         where, prior = f"{type(self).__name__}.fit", self._prior()
         start = evidence.tuned(where, prior.net, self.optimize, None)
-        rows, self.classes_, place = inputs.classification(self, X, y)
+        rows, self.classes_, place = self._inputs.classification(self, X, y)
         problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         held = max(2 + self.calibrate + len(problems), MAXIMISING if start else 0)
         check_fit(where, len(rows), held, "fit fewer classes (one matrix each)")
         self._rows, self._targets = rows, [(place == index).astype(float) for index in problems]
         self.net_ = prior.net
         if start:
-            found = evidence.maximise(where, self._objective, start, forgiving=self.optimize == "all")
+            found = self._highest(where, self._objective, start)
             self.net_, self.log_marginal_likelihood_value_ = prior.net.replace(found.values), found.evidence
         kernel = Prior(self.net_, self.depth).matrix(rows, self._kind)
         self.modes_ = [laplace.mode(where, kernel, target) for target in self._targets]
@@ -67,7 +66,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
             X: shape (M, d).
         """
         check_is_fitted(self)
-        rows, prior = inputs.rows(self, X), Prior(self.net_, self.depth)
+        rows, prior = self._inputs.rows(self, X), Prior(self.net_, self.depth)
         found = np.empty((len(self.modes_), len(rows)))
         for part in row_blocks(len(rows), 2 * len(self._rows)):
             cross = prior.cross(rows[part], self._rows, self._kind)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import InputError
+from deeplimits.inference import evidence, inputs
 from deeplimits.inference.prior import Prior, network
 from deeplimits.numerics.arrays import check_memory
 
@@ -26,10 +28,13 @@ class NetworkEstimator(BaseEstimator):
 
     net: Any
     depth: Any
+    optimize: Any
+    _inputs: ClassVar[Any] = inputs  # how rows and targets are read
+    _default: ClassVar[Layer | None] = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with `deep`, the network's hyperparameters among them."""
-        return merged(super().get_params(deep=deep), self.net, deep)
+        return merged(super().get_params(deep=deep), self.net, deep, self._default)
 
     def set_params(self, **params: Any) -> NetworkEstimator:
         """Set parameters; `net__<path>` sets a hyperparameter of the network.
@@ -40,14 +45,17 @@ class NetworkEstimator(BaseEstimator):
         inner = {name.removeprefix(PREFIX): value for name, value in params.items() if name.startswith(PREFIX)}
         super().set_params(**{name: value for name, value in params.items() if not name.startswith(PREFIX)})
         if inner:
-            self.net = network(self.net).replace(inner)
+            self.net = network(self.net, self._default).replace(inner)
         return self
 
     def _prior(self) -> Prior:
-        return Prior(network(self.net), self.depth)
+        return Prior(network(self.net, self._default), self.depth)
+
+    def _highest(self, where: str, objective: evidence.Objective, start: Mapping[str, float]) -> evidence.Maximum:
+        return evidence.maximise(where, objective, start, forgiving=self.optimize == "all")
 
 
-def merged(found: dict[str, Any], net: Any, deep: bool) -> dict[str, Any]:
+def merged(found: dict[str, Any], net: Any, deep: bool, default: Layer | None = None) -> dict[str, Any]:
     """Return parameters, with `deep` together with the hyperparameters of the network.
 
     Example:
@@ -57,7 +65,7 @@ def merged(found: dict[str, Any], net: Any, deep: bool) -> dict[str, Any]:
     """
     if not deep or not (net is None or isinstance(net, Layer)):
         return found
-    return found | {PREFIX + path: value for path, value in network(net).hyperparameters().items()}
+    return found | {PREFIX + path: value for path, value in network(net, default).hyperparameters().items()}
 
 
 def check_noise(where: str, noise: Any) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, PrecisionError, nearest
 from deeplimits.inference.gaussian_process import factorise
-from deeplimits.inference.prior import Prior
+from deeplimits.inference.prior import Prior, Rows
 from deeplimits.limits.kernel.gradient import pullback
 
 NOISE = "noise"
@@ -38,7 +38,7 @@ class Maximum:
 
 
 def regression(
-    prior: Prior, kind: str, rows: np.ndarray, y: np.ndarray, noise: float, paths: Iterable[str] = (), unit: float = 1.0
+    prior: Prior, kind: str, rows: Rows, y: np.ndarray, noise: float, paths: Iterable[str] = (), unit: float = 1.0
 ) -> tuple[float, dict[str, float]]:
     """Return log N(y; 0, K + noise I), summed over outputs, and its gradient.
 
@@ -78,7 +78,7 @@ def regression(
 
 
 def network_gradient(
-    prior: Prior, kind: str, rows: np.ndarray, weights: np.ndarray, paths: Iterable[str]
+    prior: Prior, kind: str, rows: Rows, weights: np.ndarray, paths: Iterable[str]
 ) -> dict[str, float]:
     """Return the gradient of sum of weights_ij K_ij in the network's own hyperparameters among `paths`."""
     known = prior.net.hyperparameters()

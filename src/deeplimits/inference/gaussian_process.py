@@ -8,12 +8,13 @@ kernel the start.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, eigvalsh, get_lapack_funcs, solve_triangular
 
 from deeplimits.errors import InputError, PrecisionError
-from deeplimits.inference.prior import Prior, row_blocks
+from deeplimits.inference.prior import Prior, Rows, row_blocks
 
 EPSILON = float(np.finfo(np.float64).eps)
 potrf, potri, pocon, lange, trtri = get_lapack_funcs(("potrf", "potri", "pocon", "lange", "trtri"), dtype=np.float64)
@@ -52,7 +53,7 @@ class Factor:
         return np.array([column[row:] @ column[row:] for row, column in enumerate(found.T)])
 
 
-def factorise(where: str, matrix: np.ndarray, noise: float, rows: np.ndarray, unit: float = 1.0) -> Factor:
+def factorise(where: str, matrix: np.ndarray, noise: float, rows: Rows, unit: float = 1.0) -> Factor:
     """Return the Cholesky factor of K + noise I, written over K.
 
     Args:
@@ -87,12 +88,12 @@ def factorise(where: str, matrix: np.ndarray, noise: float, rows: np.ndarray, un
     return Factor(lower)
 
 
-def _refuse_duplicates(where: str, rows: np.ndarray) -> None:
-    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[inverse.ravel()] != np.arange(len(rows)))
-    if len(again):
-        pairs = [f"{first[inverse.ravel()[row]]} and {row}" for row in again[:3]]
-        why = f"noise=0 and rows {', '.join(pairs)} are the same" + (", among others" if len(again) > 3 else "")
+def _refuse_duplicates(where: str, rows: Rows) -> None:
+    seen: dict[tuple[Any, bytes], int] = {}
+    first = [seen.setdefault((row.shape, (row + 0.0).tobytes()), place) for place, row in enumerate(rows)]
+    pairs = [f"{one} and {place}" for place, one in enumerate(first) if one != place]
+    if pairs:
+        why = f"noise=0 and rows {', '.join(pairs[:3])} are the same" + (", among others" if len(pairs) > 3 else "")
         raise InputError(where, why, "give a noise > 0, or drop the duplicates")
 
 
@@ -125,17 +126,17 @@ class Posterior:
 
     prior: Prior
     kind: str
-    rows: np.ndarray
+    rows: Rows
     factor: Factor
     weights: np.ndarray
     start: np.ndarray | None = None
 
-    def mean(self, X: np.ndarray) -> np.ndarray:
+    def mean(self, X: Rows) -> np.ndarray:
         """Return the mean at M rows, shape (M,) or (M, outputs), block by block."""
         parts = [self.prior.cross(X[part], self.rows, self.kind) @ self.weights for part in self._parts(X)]
         return np.concatenate(parts)
 
-    def mean_and_variance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mean_and_variance(self, X: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean and the variance of each output, shapes (M,) or (M, outputs), and (M,), block by block."""
         means, variances = [], []
         for part in self._parts(X):
@@ -145,7 +146,7 @@ class Posterior:
         diagonal = self.prior.variances(X, self._start)
         return np.concatenate(means), np.maximum(diagonal + np.concatenate(variances), 0.0)
 
-    def mean_and_covariance(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mean_and_covariance(self, X: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean and the covariance of each output, shapes (M,) or (M, outputs), and (M, M)."""
         mean, covariance = self._reduced(X, self.prior.matrix(X, self._start))
         return mean, (covariance + covariance.T) / 2
@@ -154,10 +155,10 @@ class Posterior:
     def _start(self) -> str:
         return self.kind if self.start is None else "nngp"
 
-    def _parts(self, X: np.ndarray):
+    def _parts(self, X: Rows):
         return row_blocks(len(X), len(self.rows) * (1 if self.start is None else 3))
 
-    def _reduced(self, X: np.ndarray, full: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _reduced(self, X: Rows, full: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean, and what the data add to the covariance `full`, or to its diagonal where that is None."""
         if self.start is None:
             cross = self.prior.cross(X, self.rows, self.kind)

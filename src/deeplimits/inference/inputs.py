@@ -19,7 +19,7 @@ def rows(estimator: Any, X: Any) -> np.ndarray:
         InputError: an entry that is not finite; its row and column are named.
     """
     checked: Any = validate_data(estimator, plain(X), dtype=np.float64, reset=False, ensure_all_finite=False)
-    _finite(estimator, X, checked)
+    finite(estimator, X, checked)
     return checked
 
 
@@ -31,11 +31,11 @@ def regression(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         ValueError: what scikit-learn refuses: lengths that differ, sparse or complex arrays.
     """
     targets = plain(y)
-    _finite_targets(estimator, targets)
+    finite_targets(estimator, targets)
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "multi_output": True, "y_numeric": True}
     found: Any = validate_data(estimator, plain(X), targets, **options)
     checked, y = found
-    _finite(estimator, X, checked)
+    finite(estimator, X, checked)
     return checked, np.asarray(y, dtype=np.float64)
 
 
@@ -45,10 +45,15 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
     Raises:
         InputError: targets that are not labels, fewer than two classes, a class of less than `members` rows (1 or 2).
     """
-    where = _where(estimator)
+    where = where_fit(estimator)
     found: Any = validate_data(estimator, plain(X), plain(y), dtype=np.float64, ensure_all_finite=False)
     checked, y = found
-    _finite(estimator, X, checked)
+    finite(estimator, X, checked)
+    return checked, *classes_of(where, y, members)
+
+
+def classes_of(where: str, y: Any, members: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted classes (C,) and the place of each row's class, (N,); refuses as `classification`."""
     y = column_or_1d(y)
     try:
         check_classification_targets(y)
@@ -67,7 +72,7 @@ def classification(estimator: Any, X: Any, y: Any, members: int = 2) -> tuple[np
     for name, row in zip(classes[count < members], first[count < members], strict=True):
         why = f"class {_shown(name)} has one member, row {row}: nothing says how far that class reaches"
         raise InputError(where, why, "give it a second row, or drop it")
-    return checked, classes, place
+    return classes, place
 
 
 def plain(value: Any) -> Any:
@@ -79,11 +84,13 @@ def _shown(label: Any) -> str:
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
-def _where(estimator: Any) -> str:
+def where_fit(estimator: Any) -> str:
+    """Return what errors of a fit name first."""
     return f"{type(estimator).__name__}.fit"
 
 
-def _finite(estimator: Any, given: Any, values: np.ndarray) -> None:
+def finite(estimator: Any, given: Any, values: np.ndarray) -> None:
+    """Refuse an entry of `values`, read from `given`, that is not finite."""
     bad = ~np.isfinite(values)
     if not bad.any():
         return
@@ -94,7 +101,8 @@ def _finite(estimator: Any, given: Any, values: np.ndarray) -> None:
     raise InputError(type(estimator).__name__, f"X contains {what} at row {row}, {name}", "drop or impute that entry")
 
 
-def _finite_targets(estimator: Any, y: Any) -> None:
+def finite_targets(estimator: Any, y: Any) -> None:
+    """Refuse a target that is not finite."""
     if y is None:
         return
     values = np.asarray(y)
@@ -102,4 +110,4 @@ def _finite_targets(estimator: Any, y: Any) -> None:
         return
     place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
     what = "NaN" if np.isnan(values[place]) else "infinity"
-    raise InputError(_where(estimator), f"y contains {what} at row {place[0]}", "drop that row")
+    raise InputError(where_fit(estimator), f"y contains {what} at row {place[0]}", "drop that row")

@@ -13,6 +13,7 @@ from deeplimits.architecture.zoo import ResNet
 from deeplimits.errors import DescriptionError
 from deeplimits.limits.kernel.ask import kernel, variances
 
+Rows = np.ndarray | list[np.ndarray]  # rows (N, d), or N paths
 BLOCK_BYTES = 200_000_000  # of one block of rows of a kernel between new and training rows
 
 
@@ -28,26 +29,26 @@ class Prior:
     net: Layer
     depth: float | None
 
-    def matrix(self, X: np.ndarray, kind: str) -> np.ndarray:
+    def matrix(self, X: Rows, kind: str) -> np.ndarray:
         """Return a kernel of rows against themselves, shape (N, N)."""
         return kernel(self.net, X, depth=self.depth, get=kind, dtype="float64")
 
-    def both(self, X1: np.ndarray, X2: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def both(self, X1: Rows, X2: Rows | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the NNGP kernel and the NTK, each of shape (N, M)."""
         found = kernel(self.net, X1, X2, depth=self.depth, dtype="float64")
         return found.nngp, found.ntk
 
-    def cross(self, X1: np.ndarray, X2: np.ndarray, kind: str) -> np.ndarray:
+    def cross(self, X1: Rows, X2: Rows, kind: str) -> np.ndarray:
         """Return a kernel between two sets of rows, shape (N, M)."""
         return kernel(self.net, X1, X2, depth=self.depth, get=kind, dtype="float64")
 
-    def variances(self, X: np.ndarray, kind: str) -> np.ndarray:
+    def variances(self, X: Rows, kind: str) -> np.ndarray:
         """Return the diagonal of a kernel, shape (N,)."""
         return variances(self.net, X, self.depth, kind)
 
 
-def network(net: Any) -> Layer:
-    """Return the description given, or the one that estimators take by default, a ReLU ResNet.
+def network(net: Any, default: Layer | None = None) -> Layer:
+    """Return the description given, or the one that estimators take by default, a ReLU ResNet where `default` is None.
 
     Raises:
         DescriptionError: not a description.
@@ -57,7 +58,7 @@ def network(net: Any) -> Layer:
         Power(exponent=-0.5, factor=1.0)
     """
     if net is None:
-        return ResNet("relu")
+        return ResNet("relu") if default is None else default
     if not isinstance(net, Layer):
         fix = "describe it first, e.g. net=dl.ResNet('relu'), or leave it out"
         raise DescriptionError("net", f"{net!r} is not a network description", fix)

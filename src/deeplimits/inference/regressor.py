@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import DescriptionError, InputError
-from deeplimits.inference import evidence, inputs
+from deeplimits.inference import evidence
 from deeplimits.inference.estimator import NetworkEstimator, check_fit, check_noise, normal
 from deeplimits.inference.gaussian_process import Posterior, factorise
-from deeplimits.inference.prior import Prior
+from deeplimits.inference.prior import Prior, Rows
 
 LAWS = ("ensemble", "gp")
 MAXIMISING = 4  # matrices held while the evidence is maximised
@@ -27,7 +27,6 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     noise: Any
     normalize_y: bool
-    optimize: Any
     _kind: str
 
     def fit(self, X: Any, y: Any) -> NetworkRegressor:
@@ -49,7 +48,7 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         if start and law == "ensemble":
             fix = "use posterior='gp', choose hyperparameters by GridSearchCV, or set optimize=None"
             raise DescriptionError(where, "the law of trained networks has no evidence to maximise", fix)
-        rows, y = inputs.regression(self, X, y)
+        rows, y = self._inputs.regression(self, X, y)
         held = 2 if law == "ensemble" else MAXIMISING if start else 1
         check_fit(where, len(rows), held, "use posterior='gp' without optimize (one matrix)")
         self.y_mean_, self.y_scale_ = self._scale(y)
@@ -79,7 +78,7 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         if return_std and return_cov:
             why = "return_std and return_cov at once"
             raise InputError(f"{type(self).__name__}.predict", why, "the square root of the diagonal is the std")
-        rows = inputs.rows(self, X)
+        rows = self._inputs.rows(self, X)
         if return_cov:
             mean, covariance = self.posterior_.mean_and_covariance(rows)
             covariance *= self.y_scale_**2
@@ -138,7 +137,7 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         spread = sqrt(float(np.mean(np.var(y, axis=0))))
         return y.mean(axis=0), spread if spread > 10 * np.finfo(float).eps * float(np.abs(y).max()) else 1.0
 
-    def _objective(self, prior: Prior, rows: np.ndarray, targets: np.ndarray) -> Any:
+    def _objective(self, prior: Prior, rows: Rows, targets: np.ndarray) -> Any:
         unit = self.y_scale_**2
 
         def objective(at: Mapping[str, float], gradient: bool = True) -> tuple[float, dict[str, float]]:
@@ -148,13 +147,13 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         return objective
 
-    def _maximise(self, where: str, prior: Prior, rows: np.ndarray, targets: np.ndarray, start: dict) -> None:
+    def _maximise(self, where: str, prior: Prior, rows: Rows, targets: np.ndarray, start: dict) -> None:
         objective = self._objective(prior, rows, targets)
-        found = evidence.maximise(where, objective, start, forgiving=self.optimize == "all")
+        found = self._highest(where, objective, start)
         self.noise_ = found.values.pop(evidence.NOISE, self.noise_)
         self.net_, self.log_marginal_likelihood_value_ = prior.net.replace(found.values), found.evidence
 
-    def _condition(self, where: str, prior: Prior, rows: np.ndarray, targets: np.ndarray, law: str) -> None:
+    def _condition(self, where: str, prior: Prior, rows: Rows, targets: np.ndarray, law: str) -> None:
         start, unit = None, self.y_scale_**2
         if law == "ensemble":
             start, matrix = prior.both(rows)

@@ -155,6 +155,6 @@ def solve(x: np.ndarray, y: np.ndarray, order: int) -> tuple[np.ndarray, np.ndar
     _sweep(order)(*arrays, len(x), len(y), x.shape[1])
     scale = np.array([1 / factorial(term) for term in range(order)])
     before, last = tail[0] * scale[-2], tail[1] * scale[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what is too large is told by the values
         error = np.where(last > 0, last * np.minimum(last / before, 1.0), 0.0)
-    return scale @ left[-1], error
+        return scale @ left[-1], error

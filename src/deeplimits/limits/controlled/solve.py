@@ -21,6 +21,7 @@ from deeplimits.numerics.path import at
 
 ROUNDING, ACCURACY = 1e-15, 1e-3
 TRIED, FINEST = (2, kink.LANES), 6
+TINY = 1e-300
 Paths = Sequence[np.ndarray]
 Scheme = tuple[float, float, float]
 
@@ -255,10 +256,11 @@ def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
         parts = 2 ** len(values)
         found, *variances = _with_variances(law, _cut(x, parts), _cut(y, parts), kink.SECOND)
         values.append(found)
-        with np.errstate(invalid="ignore"):
-            moved = np.abs(_romberg(values) - _romberg(values[:-1])) / np.sqrt(np.outer(*variances))
-        error = float(moved.max())
-        if error <= ACCURACY or not np.isfinite(error):
+        if not np.isfinite(found).all():
+            return len(values)  # too large at this level: what the caller refuses
+        size = np.maximum(np.sqrt(np.outer(*variances)), TINY)  # coarse cells may lose a variance
+        error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
+        if error <= ACCURACY:
             return len(values) - 1
         if len(values) == FINEST:
             text = f"kernel: good to about {error:.1e} of the diagonal with steps cut into {parts}"
