@@ -45,8 +45,8 @@ def softmax_product(layer: Attention, q: Tensor, k: Tensor, v: Tensor, scale: fl
 
     It does so for tensors (batch, heads, m, n_k) only.
     """
-    four = [x.reshape(-1, *x.shape[-3:]) for x in (q, k, v)]
-    y = functional.scaled_dot_product_attention(*four, is_causal=layer.causal, scale=scale)
+    q4, k4, v4 = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))
+    y = functional.scaled_dot_product_attention(q4, k4, v4, is_causal=layer.causal, scale=scale)
     return y.reshape(v.shape)
 
 
