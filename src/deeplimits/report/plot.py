@@ -9,12 +9,29 @@ from typing import TYPE_CHECKING, Any
 from deeplimits.claims.claim import Finding
 from deeplimits.diagnostics.record import DepthUse
 from deeplimits.errors import InputError
+from deeplimits.limits.diffusion.record import Diffusion
+from deeplimits.limits.diffusion.regime import Regime
 from deeplimits.limits.flow.criticality import Criticality
 from deeplimits.limits.flow.phase_diagram import PhaseDiagram
+from deeplimits.limits.proportional.record import Proportional
 from deeplimits.limits.tokens.record import Tokens
+from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.record import Comparison
 from deeplimits.report import theme
-from deeplimits.report.figures import agreement, depth, depth_use, diagonal, phase, plane, tokens, width
+from deeplimits.report.figures import (
+    agreement,
+    depth,
+    depth_use,
+    diagonal,
+    diffusion,
+    laws,
+    phase,
+    plane,
+    proportional,
+    regime,
+    tokens,
+    width,
+)
 from deeplimits.transfer.evidence.coordinates import CoordinateCheck
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof, proof
@@ -31,8 +48,9 @@ def plot(record: Any) -> Figure:
     """Draw a record as one matplotlib figure, readable at 700 pixels and in grey.
 
     Args:
-        record: what `dl.compare` returned, the finding of a claim, a coordinate check or sweep of `dl.transfer`, a
-            phase diagram (a Criticality draws its own), or what `dl.diagnostics.depth_use` found.
+        record: what `dl.compare`, `dl.diffusion` or `dl.proportional` returned, the finding of a claim, a coordinate
+            check or sweep of `dl.transfer`, a phase diagram (a Criticality draws its own), or what
+            `dl.diagnostics.depth_use` found.
 
     Returns:
         A `matplotlib.figure.Figure` bound to no window: `figure.savefig(path)`, or the last line of a notebook cell.
@@ -74,6 +92,26 @@ def _part_of_a_proof(record: CoordinateCheck | Transfer) -> Figure:
 @plot.register(DepthUse)
 def _depth_use(record: DepthUse) -> Figure:
     return sheet(depth_use.panels_of(record), columns=2)
+
+
+@plot.register(LawComparison)
+def _laws(record: LawComparison) -> Figure:
+    return sheet(laws.panels_of(record), columns=2)
+
+
+@plot.register(Diffusion)
+def _diffusion(record: Diffusion) -> Figure:
+    return sheet(diffusion.panels_of(record), columns=2)
+
+
+@plot.register(Proportional)
+def _proportional(record: Proportional) -> Figure:
+    return sheet(proportional.panels_of(record), columns=2)
+
+
+@plot.register(Regime)
+def _regime(record: Regime) -> Figure:
+    return sheet([(regime.draw, (regime.regime_data(record),))], columns=1)
 
 
 @plot.register(PhaseDiagram)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.record import Comparison
 
 VERDICTS = {
@@ -13,7 +14,7 @@ VERDICTS = {
 }
 
 
-def family_name(record: Comparison) -> str:
+def family_name(record: Comparison | LawComparison) -> str:
     """The family's name without its options: ResNet, MLP."""
     name = record.network.split("(", 1)[0].strip() or "network"
     return {"Mlp": "MLP", "Serial": "network"}.get(name, name)

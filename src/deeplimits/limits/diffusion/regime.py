@@ -15,6 +15,7 @@ from deeplimits.errors import InputError
 from deeplimits.limits.diffusion.angle import width_two
 from deeplimits.limits.diffusion.simulate import simulate
 from deeplimits.limits.diffusion.task import prepare
+from deeplimits.numerics.seeds import sequence
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def regime(
 
 
 def _point(width: int, samples: int, seed: int, steps: int) -> Point:
-    task = prepare(ResNet("relu"), np.ones((1, 1)), width, inf, samples, seed, (0.0, 1.0), states=True)
+    own = int(sequence(seed, "regime", width).generate_state(1, np.uint64)[0]) >> 1  # widths must be independent
+    task = prepare(ResNet("relu"), np.ones((1, 1)), width, inf, samples, own, (0.0, 1.0), states=True)
     (fine, dead), (coarse, _) = (_rise(simulate(task, steps, coarse)) for coarse in (False, True))
     both = np.isfinite(fine) & np.isfinite(coarse)
     rise = fine[np.isfinite(fine)]

@@ -1,0 +1,71 @@
+"""Growth of log|relu(X)| against the width: negative up to 3, positive from 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from deeplimits.limits.diffusion.regime import Regime
+from deeplimits.report import theme
+from deeplimits.report.figures.axes import logarithmic, measured, short
+
+
+@dataclass(frozen=True)
+class RegimeData:
+    """Measured growth with its standard error, the small-time drift, and exact numbers where they are known."""
+
+    title: str
+    widths: tuple[int, ...]
+    measured: tuple[float, ...]
+    error: tuple[float, ...]
+    exact: tuple[tuple[int, float], ...]
+
+    def describe(self) -> str:
+        """The drawing in words, for readers who do not see it."""
+        rows = zip(self.widths, self.measured, self.error, strict=True)
+        return "Mean growth of log R over layer time 1. " + "; ".join(
+            f"width {n}: {short(value)} with standard error {short(error)}" for n, value, error in rows
+        )
+
+
+def regime_data(record: Regime) -> RegimeData:
+    """Take every width, in order."""
+    points = sorted(record.points, key=lambda point: point.width)
+    signs = [(point.width, point.value) for point in points]
+    change = [(n, m) for (n, a), (m, b) in pairwise(signs) if a < 0 <= b]
+    title = f"the sign changes between widths {change[0][0]} and {change[0][1]}" if change else "one sign at all widths"
+    exact = tuple((point.width, point.exact) for point in points if point.exact is not None)
+    return RegimeData(
+        title,
+        tuple(point.width for point in points),
+        tuple(point.value for point in points),
+        tuple(point.error for point in points),
+        exact,
+    )
+
+
+def draw(axes: Any, data: RegimeData) -> None:
+    """Draw measured points with bars over the small-time drift, which is a line, and the line of no growth."""
+    low, high = data.widths[0], data.widths[-1]
+    n = np.geomspace(low / 1.2, high * 1.2, 200)
+    drift = 1 / (4 * (1 - 2.0**-n)) - 1 / n
+    axes.axhline(0.0, color=theme.LIGHT["muted"], linewidth=0.8)
+    axes.axhline(0.25, color=theme.LIGHT["muted"], linewidth=0.8, linestyle=(0, (1.2, 1.6)))
+    axes.annotate("infinite width, 1/4", (low, 0.25), xytext=(0, 3), textcoords="offset points", fontsize=8)
+    axes.plot(n, drift, color=theme.LIGHT["ink"], label="drift at t = 0: 1/(4(1 − 2⁻ⁿ)) − 1/n")
+    if data.exact:
+        x, y = zip(*data.exact, strict=True)
+        axes.plot(
+            x, y, linestyle="none", marker="s", markersize=9, markerfacecolor="none",
+            markeredgecolor=theme.LIGHT["accent"], label="exact (width 1; width 2, PDE)",
+        )  # fmt: skip
+    measured(axes, data.widths, data.measured, data.error, theme.LIGHT["ink"], theme.family(0), label="sampled")
+    logarithmic(axes.xaxis, data.widths)
+    axes.set_xlim(low / 1.3, high * 1.3)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.03, 0.98), labelspacing=0.3)
+    axes.set_xlabel("width n")
+    axes.set_ylabel("mean of log(R₁/R₀), R = |relu(X)|")
+    axes.set_title(data.title, pad=50)
