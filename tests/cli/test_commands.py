@@ -9,6 +9,7 @@ import pytest
 
 import deeplimits as dl
 from deeplimits.cli import main
+from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.record import Comparison
 
 SMALL = ["--widths", "8,16,32", "--depths", "4,8,16", "--networks", "30", "--inputs", "3"]
@@ -133,6 +134,34 @@ def test_compare_json_is_one_document(run, tmp_path):
     assert record.widths == [8, 16, 32]
     assert "report" not in found
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_compare_on_the_diagonal_prints_and_writes(run, tmp_path):
+    words = ["--ratio", "0.5", "--widths", "8,32", "--networks", "400", "--out", tmp_path]
+    code, out, err = run("compare", "shaped-mlp", *words)
+    assert code == 0
+    assert "VERDICT: UNDECIDED (the predicted law)" in out
+    assert re.search(r"take \d+\s+networks", out)
+    assert "digits: 2 of 1797 rows" in err and "1 x 2 places, 400 networks each" in err
+    code, out, _ = run("compare", "shaped-mlp", *words, "--json", "--no-html")
+    record = LawComparison.from_json(json.dumps(json.loads(out)["comparisons"][0]))
+    assert (record.ratio, record.depths, record.inputs) == (0.5, [4, 16], 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["resnet", "--ratio", "0.5", "--depths", "4"], "--depths and --ratio both"),
+        (["mlp", "--ratio", "0.3"], "ratio=0.3 times width=16 is 4.8, no depth"),
+        (["mlp", "--ratio", "-1"], "ratio=-1.0 is not a positive number"),
+        (["resnet", "--depths", "4,inf", "--estimators"], "no part of a comparison of laws"),
+        (["shaped-mlp:c_pls=1", "--ratio", "1"], "did you mean 'c_plus'"),
+    ],
+)
+def test_compare_refuses_laws_that_cannot_be(run, tmp_path, words, expected):
+    code, out, err = run("compare", *words, "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert expected in err
 
 
 def test_interrupted_compare_says_how_to_go_on(run, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ FLAGS = {
     ("kernel",): {"--activation", "--data", "--depth", "--get", "--json", "--out", "--rows", "--scale"},
     ("compare",): {
         *("--activation", "--against", "--data", "--depths", "--estimators", "--get", "--html", "--inputs", "--json"),
-        *("--networks",),
+        *("--networks", "--ratio"),
         *("--no-html", "--out", "--scale", "--seed", "--store", "--widths"),
     },
     ("claims",): {"--again", "--html", "--json", "--list", "--markdown", "--out", "--reduced"},

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+
+DEPTHS = "8,16,32,64,128"
 
 
 def compare(
@@ -17,11 +20,12 @@ def compare(
     activation: str = "relu",
     against: str | None = None,
     data: str = "digits",
-    inputs: int = 16,
+    inputs: int | None = None,
     scale: str = "unit",
     widths: str = "16,32,64,128,256",
-    depths: str = "8,16,32,64,128",
-    networks: int = 200,
+    depths: str | None = None,
+    ratio: float | None = None,
+    networks: int | None = None,
     get: str = "nngp,ntk",
     seed: int = 0,
     out: Path = Path("out/compare"),
@@ -32,12 +36,14 @@ def compare(
 ) -> int:
     """Compare sampled networks with theory on a grid of widths and depths, and tell whether the two limits commute.
 
+    With --ratio, or inf among the depths, the limit is random: laws over networks are compared with the predicted one.
+
     Every place finished is stored at once; after an interruption the same command goes on where it stopped.
 
     Parameters
     ----------
     network
-        A family (resnet, mlp, stable-resnet), with options as in resnet:weight_std=1.2,scale=depth^-0.5,
+        A family (resnet, mlp, stable-resnet, shaped-mlp), with options as in resnet:weight_std=1.2,scale=depth^-0.5,
         or module:attribute of a description of your own.
     activation
         Activation of the named families: relu, erf, tanh, gelu and others.
@@ -46,15 +52,17 @@ def compare(
     data
         digits, wine, breast-cancer, diabetes, or a .npy, .npz or .csv file.
     inputs
-        Take this many rows, spread evenly over the data.
+        Take this many rows, spread evenly over the data: 16, or 2 where laws are compared.
     scale
         unit (each row to |x|²/d = 1), standard (columns standardised, then unit) or none.
     widths
         Widths of the grid; three places with the same depth / width are needed for a verdict.
     depths
-        Depths of the grid.
+        Depths of the grid, 8,16,32,64,128 by default; 16,64,inf sets networks of fixed width beside infinite depth.
+    ratio
+        Depth over width, in place of depths: networks beside the limit in which both grow together.
     networks
-        Random networks at each place.
+        Random networks at each place: 200, or 2000 where laws are compared.
     get
         Kernels to compare: nngp, ntk or both.
     seed
@@ -72,17 +80,26 @@ def compare(
     """
     from deeplimits.cli import console, read
     from deeplimits.cli.data import labels, load
+    from deeplimits.errors import InputError
 
     nets = [read.network(spec, activation) for spec in (network, against) if spec is not None]
-    grid = read.numbers("--widths", widths), read.numbers("--depths", depths)
+    grid = read.numbers("--widths", widths), _depths(depths, ratio)
     kernels = read.names("--get", get, ("nngp", "ntk"))
-    table = load(data, inputs, scale)
+    laws = ratio is not None or inf in (grid[1] or ())
+    table = load(data, (2 if laws else 16) if inputs is None else inputs, scale)
+    if laws and estimators:
+        raise InputError(
+            "--estimators", "kernels of infinite width are no part of a comparison of laws", "leave it out"
+        )
     classes = labels(data) if estimators else None
     places = store or out / "places"
     _folder(out)
-    console.say(f"{table.description}\n{len(nets)} x {len(grid[0]) * len(grid[1])} places, {networks} networks each")
+    count = len(grid[0]) * (1 if grid[1] is None else sum(depth < inf for depth in grid[1]))
+    networks = (2000 if laws else 200) if networks is None else networks
+    console.say(f"{table.description}\n{len(nets)} x {count} places, {networks} networks each")
     try:
-        options: dict[str, Any] = {"networks": networks, "seed": seed, "get": kernels, "store": places}
+        options: dict[str, Any] = {"networks": networks, "seed": seed, "store": places}
+        options |= {"ratio": ratio} if laws else {"get": kernels}
         records = _compared(nets, table.rows, grid, options | {"progress": not json})
         entered = None if classes is None else _contest(records, nets, load(data, None, scale), classes, seed)
     except KeyboardInterrupt:
@@ -113,7 +130,19 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _compared(nets: list[Any], rows: Any, grid: tuple[list[int], list[int]], options: dict[str, Any]) -> list[Any]:
+def _depths(text: str | None, ratio: float | None) -> list[Any] | None:
+    """The depths asked for, infinity among them where the top edge is; none beside a ratio."""
+    from deeplimits.cli import read
+    from deeplimits.errors import InputError
+
+    if ratio is None:
+        return read.numbers("--depths", DEPTHS if text is None else text, infinite=True)
+    if text is not None:
+        raise InputError("--ratio", "--depths and --ratio both say how deep the networks are", "give one of them")
+    return None
+
+
+def _compared(nets: list[Any], rows: Any, grid: tuple[list[int], Any], options: dict[str, Any]) -> list[Any]:
     """One comparison for each family."""
     import deeplimits as dl
     from deeplimits.cli import imports

@@ -33,6 +33,8 @@ def network(spec: str, activation: str | None = None) -> Any:
     if rest and "=" not in rest:
         return _imported(name, rest)
     options = _options(rest)
+    if name.lower().replace("_", "-") == "shaped-mlp":
+        return _shaped(options)
     if activation is not None:
         options.setdefault("activation", activation)
     return zoo.network(name, **options)
@@ -120,6 +122,19 @@ def _imported(module: str, attribute: str) -> Layer:
             "NETWORK", f"{module}:{attribute} is a {type(found).__name__}", "name a network description"
         )
     return found
+
+
+def _shaped(options: dict[str, Any]) -> Layer:
+    """The perceptron whose ReLU is shaped by the width; its activation is its own."""
+    from dataclasses import fields
+
+    from deeplimits.architecture.shaped import ShapedMlp
+
+    known = [field.name for field in fields(ShapedMlp)]
+    for option in options:
+        if option not in known:
+            raise DescriptionError("network('shaped-mlp')", f"no option {option!r}", nearest(option, known))
+    return ShapedMlp(**options)
 
 
 def _options(text: str) -> dict[str, Any]:
