@@ -146,6 +146,22 @@ def gaussian(name: str, values: Any, variance: float, **options: Any) -> Part:
     return Part(name, 0.0, distance, None, test, verdict, 0.0, float(bound), **options)
 
 
+def same_law(name: str, networks: Any, samples: Any, resolution: float = 0.15, **options: Any) -> Part:
+    """Judge whether two samples have one law: their Kolmogorov-Smirnov distance against the bound of two samples.
+
+    P(distance > sqrt(log(2/level)/2 (1/N + 1/M))) is level for N and M independent values of one law, both large; a
+    bound above `resolution` leaves the part undecided.
+    """
+    distance = float(stats.ks_2samp(networks, samples).statistic)  # type: ignore[union-attr]
+    bound = (np.log(2 / LEVEL) / 2 * (1 / len(networks) + 1 / len(samples))) ** 0.5
+    test = (
+        f"Kolmogorov-Smirnov distance of {len(networks)} networks to {len(samples)} samples of the limit <= "
+        f"{bound:.3f}, its 1 - 1e-6 bound, at most {resolution:g}"
+    )
+    verdict = _word(distance <= bound, distance > bound, bound <= resolution, options.get("paper", True))
+    return Part(name, 0.0, distance, None, test, verdict, 0.0, float(bound), **options)
+
+
 def _word(holds: bool, contradicts: bool, sharp: bool, paper: bool) -> str:
     if contradicts:
         return NOT_CONFIRMED if paper else UNDECIDED
