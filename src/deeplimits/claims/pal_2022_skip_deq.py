@@ -101,7 +101,7 @@ def _digits(count: int) -> list[Tensor]:
     from sklearn.model_selection import train_test_split
 
     images, labels = load_digits(return_X_y=True)
-    split = train_test_split(images / 16, labels, train_size=count, test_size=500, random_state=0, stratify=labels)
+    split: Any = train_test_split(images / 16, labels, train_size=count, test_size=500, random_state=0, stratify=labels)
     return [torch.from_numpy(np.asarray(part)).to(torch.float32 if part.ndim == 2 else torch.int64) for part in split]
 
 
