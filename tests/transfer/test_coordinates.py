@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import deeplimits as dl
+from deeplimits.numerics.fit import slope
+from deeplimits.transfer.evidence.coordinates import FLOOR
 from deeplimits.transfer.plan_table import merged
 from tests.transfer.models import Gpt, Mlp
 
@@ -46,6 +49,9 @@ def test_depth_without_a_rule():
     check = dl.coordinate_check(Mlp, "sp", depths=[4, 8, 16, 32], base=BASE, seeds=5)
     assert check.verdict == "fail"
     assert slopes(check)["blocks.last"] >= 0.5
+    for found in check.coordinates:
+        drawn = slope(found.sizes, found.updates, np.maximum(found.errors, FLOOR * np.array(found.updates)))
+        assert found.slope.value == pytest.approx(drawn.value, abs=1e-12), found.module
     assert "updates do not keep their size" in str(check)
 
 

@@ -247,7 +247,7 @@ def _fitted(
             continue
         expected = predicted.get(name.partition(" (call")[0], (0.0, 0.0))
         initial, verdict = _slope(sizes, values[0, :, :, 0]), _verdict(last, expected, margin)
-        means = values.mean(3)
+        means = values.mean(2)
         errors = tuple((values[-1, :, :, 1].std(1, ddof=1) / values.shape[2] ** 0.5).tolist())
         updates, activations = tuple(means[-1, :, 1].tolist()), tuple(map(tuple, means[:, :, 0].tolist()))
         early = (
