@@ -96,6 +96,7 @@ def test_a_sequence_is_its_cell_step_by_step():
         tail = model(seen[:, 3:], gaps[:, 3:], state=states[:, 2])
         assert torch.equal(tail, states[:, 3:])
         assert torch.equal(model(seen, gaps[0]), model(seen, gaps[:1].expand(4, 6)))
+        assert copy.deepcopy(model).float()(seen.float(), gaps).dtype == torch.float32
         assert model(seen[:, :0], gaps[:, :0]).shape == (4, 0, 8)
 
 
@@ -149,11 +150,13 @@ def test_what_cannot_be_is_refused():
             cell(x, seen, float("nan"))
         model = TimedSequence(cell)
         with pytest.raises(InputError, match=r"gaps have shape \(5, 3\)"):
-            model(inputs(5, 6, 3), inputs(5, 3))
+            model(inputs(5, 6, 3), inputs(5, 3).abs())
         with pytest.raises(InputError, match="time is as small as"):
             model(inputs(5, 6, 3), -torch.ones(6, dtype=DOUBLE))
         with pytest.raises(InputError, match=r"inputs has shape \(5, 3\)"):
             model(seen, torch.ones(3, dtype=DOUBLE))
+        with pytest.raises(InputError, match=r"state has shape \(5, 3\)"):
+            model(inputs(5, 6, 3), torch.ones(6, dtype=DOUBLE), state=seen)
     with pytest.raises(InputError, match="features=0"):
         CfCCell(3, 0)
     with pytest.raises(InputError, match="hidden=-2"):

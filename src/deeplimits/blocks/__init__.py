@@ -30,6 +30,7 @@ _HOME = {
     "measured_degree": "subhomogeneity",
     "thompson": "subhomogeneity",
     "NeuralODE": "neural_ode",
+    "Cell": "closed_form",
     "CfCCell": "closed_form",
     "LTCCell": "closed_form",
     "TimedSequence": "closed_form",

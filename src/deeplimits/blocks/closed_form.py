@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -58,7 +56,65 @@ def liquid_approximation(state: Tensor, time: Tensor | float, leak: Tensor, driv
     return (state - target) * torch.exp(-(leak + rate) * time) * (1 - rate) + target
 
 
-class LTCCell(nn.Module):
+class Cell(nn.Module):
+    """A recurrent cell of continuous time: the part that checks; `advance` is what a subclass adds.
+
+    Args:
+        features_in: of the input I.
+        features: of the state x.
+
+    Raises:
+        InputError: a number of features below 1.
+
+    Source: definition.
+
+    Example:
+        >>> class Leak(Cell):
+        ...     def advance(self, state, inputs, elapsed):
+        ...         return state * torch.exp(-elapsed) + inputs.mean(dim=-1, keepdim=True)
+        >>> Leak(3, 8)(torch.ones(5, 8), torch.zeros(5, 3), 0.5).shape
+        torch.Size([5, 8])
+    """
+
+    def __init__(self, features_in: int, features: int):
+        super().__init__()
+        self.features_in = whole(type(self).__name__, "features_in", features_in)
+        self.features = whole(type(self).__name__, "features", features)
+
+    def advance(self, state: Tensor, inputs: Tensor, elapsed: Tensor) -> Tensor:
+        """Return the state after `elapsed`, (batch, 1), without checks."""
+        raise NotImplementedError
+
+    def forward(self, state: Tensor, inputs: Tensor, time: Tensor | float) -> Tensor:
+        """Return x(t), (batch, features), of x(0), I, (batch, features_in), and t, a number or (batch,).
+
+        Raises:
+            InputError: another shape, NaN, or a negative time.
+        """
+        name = type(self).__name__
+        given.tensor(name, "inputs", inputs, features=self.features_in, dimensions=2)
+        given.tensor(name, "state", state, features=self.features, dimensions=2)
+        elapsed = passed(name, torch.as_tensor(time, dtype=inputs.dtype, device=inputs.device))
+        if len(state) != len(inputs) or elapsed.shape not in ((), (len(inputs),)):
+            shapes = f"state {tuple(state.shape)}, inputs {tuple(inputs.shape)}, time {tuple(elapsed.shape)}"
+            why = f"{shapes} differ in their batch"
+            raise InputError(name, why, "give (batch, features), (batch, features_in) and a number or (batch,)")
+        return self.advance(state, inputs, elapsed.expand(len(inputs))[:, None])
+
+
+def passed(where: str, time: Tensor) -> Tensor:
+    """Return times elapsed if they are finite and not negative.
+
+    Raises:
+        InputError: otherwise.
+    """
+    given.tensor(where, "time", time)
+    if bool((time < 0).any()):
+        raise InputError(where, f"time is as small as {float(time.min()):g}", "give times elapsed, >= 0")
+    return time
+
+
+class LTCCell(Cell):
     """A layer of liquid time-constant neurons, solved exactly between observations: see `liquid`.
 
     x' = -(w + f) x + A f, f = sigmoid(B I + C x + c), w = exp(log_leak). The input I is constant between observations.
@@ -85,22 +141,19 @@ class LTCCell(nn.Module):
     """
 
     def __init__(self, features_in: int, features: int, recurrent: bool = False):
-        super().__init__()
-        self.features_in = whole("LTCCell", "features_in", features_in)
-        self.features = whole("LTCCell", "features", features)
+        super().__init__(features_in, features)
         self.recurrent = recurrent
         self.drive = nn.Linear(features_in + (features if recurrent else 0), features)
         self.log_leak = nn.Parameter(torch.zeros(features))
         self.target = nn.Parameter(torch.randn(features))
 
-    def forward(self, state: Tensor, inputs: Tensor, time: Tensor | float) -> Tensor:
-        """Return x(t), (batch, features), of x(0), I, (batch, features_in), and t, a number or (batch,)."""
-        elapsed = observed(self, state, inputs, time)
+    def advance(self, state: Tensor, inputs: Tensor, elapsed: Tensor) -> Tensor:
+        """Return x(t) of x(0), I and t, without checks."""
         seen = torch.cat([inputs, state], dim=-1) if self.recurrent else inputs
         return liquid(state, elapsed, self.log_leak.exp(), torch.sigmoid(self.drive(seen)), self.target)
 
 
-class CfCCell(nn.Module):
+class CfCCell(Cell):
     """A closed-form continuous-time cell: x(t) = s(-f t) g + (1 - s(-f t)) h, s the sigmoid.
 
     f, g and h are heads on one hidden layer of (x(0), I), g and h within (-1, 1). Time is a gate between g and h, and
@@ -129,9 +182,7 @@ class CfCCell(nn.Module):
     """
 
     def __init__(self, features_in: int, features: int, hidden: int = 64):
-        super().__init__()
-        self.features_in = whole("CfCCell", "features_in", features_in)
-        self.features = whole("CfCCell", "features", features)
+        super().__init__(features_in, features)
         self.backbone = nn.Linear(features_in + features, whole("CfCCell", "hidden", hidden))
         self.rate, self.early, self.late = (nn.Linear(hidden, features) for _ in range(3))
 
@@ -140,38 +191,17 @@ class CfCCell(nn.Module):
         hidden = torch.tanh(self.backbone(torch.cat([inputs, state], dim=-1)))
         return self.rate(hidden), torch.tanh(self.early(hidden)), torch.tanh(self.late(hidden))
 
-    def forward(self, state: Tensor, inputs: Tensor, time: Tensor | float) -> Tensor:
-        """Return x(t), (batch, features), of x(0), I, (batch, features_in), and t, a number or (batch,)."""
-        elapsed = observed(self, state, inputs, time)
+    def advance(self, state: Tensor, inputs: Tensor, elapsed: Tensor) -> Tensor:
+        """Return x(t) of x(0), I and t, without checks."""
         rate, early, late = self.heads(state, inputs)
         return torch.lerp(late, early, torch.sigmoid(-rate * elapsed))
-
-
-def observed(cell: Any, state: Tensor, inputs: Tensor, time: Tensor | float) -> Tensor:
-    """Return the time as a column, (batch, 1), after a look at what a cell was given.
-
-    Raises:
-        InputError: another shape, NaN, or a negative time.
-    """
-    name = type(cell).__name__
-    given.tensor(name, "inputs", inputs, features=cell.features_in, dimensions=2)
-    given.tensor(name, "state", state, features=cell.features, dimensions=2)
-    elapsed = torch.as_tensor(time, dtype=inputs.dtype, device=inputs.device)
-    given.tensor(name, "time", elapsed)
-    if len(state) != len(inputs) or elapsed.shape not in ((), (len(inputs),)):
-        shapes = f"state {tuple(state.shape)}, inputs {tuple(inputs.shape)}, time {tuple(elapsed.shape)}"
-        why = f"{shapes} differ in their batch"
-        raise InputError(name, why, "give (batch, features), (batch, features_in) and a number or (batch,)")
-    if bool((elapsed < 0).any()):
-        raise InputError(name, f"time is as small as {float(elapsed.min()):g}", "give times elapsed, >= 0")
-    return elapsed.expand(len(inputs))[:, None]
 
 
 class TimedSequence(nn.Module):
     """A cell of continuous time along sequences observed at any times.
 
     Args:
-        cell: a `CfCCell`, an `LTCCell`, or any module that takes (state, inputs, time) and has `features`.
+        cell: a `CfCCell`, an `LTCCell`, or another `Cell`.
 
     Valid when: gaps are the times from one observation to the next update, >= 0.
 
@@ -187,23 +217,28 @@ class TimedSequence(nn.Module):
         torch.Size([5, 20, 8])
     """
 
-    def __init__(self, cell: nn.Module):
+    def __init__(self, cell: Cell):
         super().__init__()
-        self.cell = given.module("TimedSequence", "cell", cell)
+        if not isinstance(cell, Cell):
+            why = f"cell is a {type(cell).__name__}"
+            raise InputError("TimedSequence", why, "give a CfCCell, an LTCCell or another Cell")
+        self.cell = cell
 
     def forward(self, inputs: Tensor, gaps: Tensor, state: Tensor | None = None) -> Tensor:
         """Return the states, (batch, steps, features), of inputs, (batch, steps, features_in).
 
         gaps: (batch, steps) or (steps,), how long each input acts; state: (batch, features), 0 by default.
         """
-        given.tensor("TimedSequence", "inputs", inputs, dimensions=3)
-        given.tensor("TimedSequence", "gaps", gaps)
-        if gaps.shape not in (inputs.shape[:2], inputs.shape[1:2]):
+        name, cell = "TimedSequence", self.cell
+        given.tensor(name, "inputs", inputs, features=cell.features_in, dimensions=3)
+        if passed(name, gaps).shape not in (inputs.shape[:2], inputs.shape[1:2]):
             why = f"gaps have shape {tuple(gaps.shape)}, inputs {tuple(inputs.shape)}"
-            raise InputError("TimedSequence", why, f"give {tuple(inputs.shape[:2])} or {tuple(inputs.shape[1:2])}")
-        size: Any = self.cell.features
-        states, x = [], inputs.new_zeros(len(inputs), size) if state is None else state
-        for index, gap in enumerate(gaps.expand(inputs.shape[:2]).unbind(1)):
-            x = self.cell(x, inputs[:, index], gap)
+            raise InputError(name, why, f"give {tuple(inputs.shape[:2])} or {tuple(inputs.shape[1:2])}")
+        states, x = [], inputs.new_zeros(len(inputs), cell.features) if state is None else state
+        if x.shape != (len(inputs), cell.features):
+            raise InputError(name, f"state has shape {tuple(x.shape)}", f"give {(len(inputs), cell.features)}")
+        given.tensor(name, "state", x)
+        for index, gap in enumerate(gaps.to(inputs).expand(inputs.shape[:2]).unbind(1)):
+            x = cell.advance(x, inputs[:, index], gap[:, None])
             states.append(x)
-        return torch.stack(states, dim=1) if states else inputs.new_zeros(len(inputs), 0, size)
+        return torch.stack(states, dim=1) if states else inputs.new_zeros(len(inputs), 0, cell.features)
