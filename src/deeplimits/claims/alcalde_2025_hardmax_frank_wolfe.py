@@ -235,7 +235,7 @@ def chains(sizes: Sizes) -> Measured:
             )
         )  # fmt: skip
     betas = [beta for beta, _ in sizes.chains]
-    curve = Curve("first exit", betas, [m.value for m in means], [m.error for m in means], lines)
+    curve = Curve("first exit; line: exact", betas, [m.value for m in means], [m.error for m in means], lines)
     return Measured(parts, [Panel("Markov chain", "inverse temperature β", "steps", [curve], "linear", "log")])
 
 

@@ -228,7 +228,7 @@ def heat(sizes: Sizes) -> Measured:
     ]  # fmt: skip
     curves = []
     for time, y, s in zip(times, marks, deviations, strict=True):
-        middle, density = _density(y, 16)
+        middle, density = _density(y, 10)
         line = (stats.norm.pdf(middle, -HILLS, s) + stats.norm.pdf(middle, HILLS, s)) / 2
         name = f"time {time:g}; line: heat equation"
         curves.append(Curve(name, middle.tolist(), density.tolist(), None, line.tolist()))
@@ -265,11 +265,11 @@ CLAIM = Claim(
         Step("gaussian", gaussian, 2.0),
         Step("sums", sums, 0.1),
         Step("gradient", gradient, 0.5),
-        Step("samples", samples, 25.0),
+        Step("samples", samples, 30.0),
         Step("heat", heat, 8.0),
     ),
     full=Sizes(
-        grid=600, iterations=150, samples=((250, 100), (500, 100), (1000, 60), (2000, 30), (4000, 16)),
+        grid=600, iterations=150, samples=((250, 600), (500, 400), (1000, 150), (2000, 50), (4000, 16)),
         heat=(400, 0.05, 0.5, 50),
     ),
     reduced=Sizes(grid=600, iterations=150, samples=((125, 10), (250, 10), (500, 10)), heat=(128, 0.1, 0.5, 20)),
