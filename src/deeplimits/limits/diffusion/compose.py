@@ -10,6 +10,7 @@ from deeplimits.architecture.compose import Parallel, Repeat, Residual, Serial, 
 from deeplimits.architecture.dense import Dense
 from deeplimits.architecture.layer import Layer, Power, as_float
 from deeplimits.architecture.scale import alpha
+from deeplimits.architecture.shaped import WeightedSkip
 from deeplimits.errors import DescriptionError, NoLimit
 from deeplimits.limits.diffusion.setting import Setting, diffusion
 from deeplimits.limits.flow.profile import Profile, profile
@@ -43,6 +44,13 @@ def residual(layer: Residual, x: Tensor, at: Setting) -> Tensor:
         raise DescriptionError("Residual", why, "put the Residual inside Repeat, or give its scale as a number")
     scale = alpha(layer.scale, at.index, at.repeats, 1 if at.depth == inf else int(at.depth))
     return x + as_float(scale) * diffusion(layer.branch, x, at)
+
+
+@diffusion.rule(WeightedSkip, source="definition")
+def weighted_skip(layer: WeightedSkip, x: Tensor, at: Setting) -> Tensor:
+    """skip * x + scale * branch(x), the branch's weights drawn afresh."""
+    skip, scale = (as_float(weight) for weight in layer.mixing)
+    return skip * x + scale * diffusion(layer.branch, x, at)
 
 
 @diffusion.rule(Repeat, source="hayou-2022-infinite-depth; hayou-2023-commute-ii (sequences of scales)")

@@ -94,6 +94,12 @@ def activation(layer: act.Activation, x: Tensor, at: Setting) -> Tensor:
     return torch.from_numpy(function(x.numpy()))
 
 
+@diffusion.rule(act.ShapedRelu, source="definition")
+def shaped_relu(layer: act.ShapedRelu, x: Tensor, at: Setting) -> Tensor:
+    """The two-slope ReLU of that width, entry by entry."""
+    return activation(layer.at(at.width), x, at)
+
+
 @diffusion.rule(RMSNorm, source="definition")
 def rms_norm(layer: RMSNorm, x: Tensor, at: Setting) -> Tensor:
     """Unit mean square over the features; zero stays zero."""

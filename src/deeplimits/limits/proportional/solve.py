@@ -16,6 +16,7 @@ from deeplimits.limits.proportional.motion import Motion
 from deeplimits.limits.proportional.record import correlations, log_norms
 from deeplimits.numerics.quantiles import quantiles
 from deeplimits.numerics.seeds import generator
+from deeplimits.progress import Bar
 
 Array = NDArray[np.float64]
 
@@ -24,6 +25,8 @@ SHARE = 1.0
 EXPLODED = 1e12
 CHECKED = (0.1, 0.25, 0.5, 0.75, 0.9)
 ROUNDING, PARALLEL = 1e-9, 1e-12
+LONG = 10**7
+"""Entries of V over all paths and steps from which on a bar is shown: some seconds of work."""
 
 
 @dataclass
@@ -50,19 +53,26 @@ class Course:
         """Return the normals of one step, (S, *shape): the first samples are the same whatever their number."""
         return generator(self.seed, "proportional", steps, index).standard_normal((self.samples, *shape))
 
+    def bar(self, steps: int) -> Bar:
+        """Return the progress bar of a run, shown where it takes long."""
+        entries = steps * self.samples * self.start.size
+        return Bar(steps, shown=entries > LONG, description=f"{self.samples} paths, {steps} steps")
+
 
 def shaped(motion: Motion, course: Course, steps: int, halved: bool) -> list[Paths]:
     """Return the paths of an even number of steps and, where asked for, of half as many on the same Brownian paths."""
     walks = [_Walk(motion, course, steps // (1 + i)) for i in range(1 + halved)]
     shape = motion.shapes(len(course.start))
     before = None
-    for index in range(steps):
-        normals = torch.from_numpy(course.normals(steps, index, *shape))
-        walks[0].advance(normals)
-        if halved:
-            if before is not None:
-                walks[1].advance((before + normals) / sqrt(2))
-            before = normals if before is None else None
+    with course.bar(steps) as bar:
+        for index in range(steps):
+            normals = torch.from_numpy(course.normals(steps, index, *shape))
+            walks[0].advance(normals)
+            if halved:
+                if before is not None:
+                    walks[1].advance((before + normals) / sqrt(2))
+                before = normals if before is None else None
+            bar.reach(index + 1)
     return [walk.paths() for walk in walks]
 
 
@@ -101,13 +111,15 @@ def collapsed(collapse: Collapse, course: Course, steps: int, halved: bool) -> l
     grid, places = collapse.grid(course.times, steps)
     walks = [_Closing(collapse, course, grid) for _ in range(1 + halved)]
     before: Array | None = None
-    for index in range(len(grid) - 1):
-        shape = collapse.normals(len(course.start))
-        moves = course.normals(steps, index, shape) * sqrt(grid[index + 1] - grid[index])
-        walks[0].advance(index, index + 1, moves, places)
-        if halved and before is not None:
-            walks[1].advance(index - 1, index + 1, before + moves, places)
-        before = moves if before is None else None
+    shape = collapse.normals(len(course.start))
+    with course.bar(len(grid) - 1) as bar:
+        for index in range(len(grid) - 1):
+            moves = course.normals(steps, index, shape) * sqrt(grid[index + 1] - grid[index])
+            walks[0].advance(index, index + 1, moves, places)
+            if halved and before is not None:
+                walks[1].advance(index - 1, index + 1, before + moves, places)
+            before = moves if before is None else None
+            bar.reach(index + 1)
     return [walk.paths((len(grid) - 1) // (1 + i)) for i, walk in enumerate(walks)]
 
 
