@@ -15,8 +15,8 @@ from deeplimits.plane.record import Estimate
 HEADLINE = "accuracy of the deepest column less that of the whole, 4 columns, worst seed"
 RATE, BATCH, HELD_OUT = 0.03, 32, 500
 SET_UP = (
-    "dense units with LayerNorm on digits, not the source's convolutions with BatchNorm on CIFAR: statistics of batches "
-    "would differ between a column alone and the joined network"
+    "dense units with LayerNorm on digits, not the source's convolutions with BatchNorm on CIFAR: statistics of "
+    "batches would differ between a column alone and the joined network"
 )
 
 
