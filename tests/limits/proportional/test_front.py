@@ -198,6 +198,7 @@ def test_what_a_record_refuses():
     refused(lambda: law.quantiles("norm"), InputError, "ask for correlation, log_norm, covariance")
     refused(lambda: law.quantiles(levels=(0.0,)), InputError, "levels=(0.0,)")
     refused(lambda: law.compare(np.zeros((5, 3, 3))), InputError, "shape (5, 3, 3)")
+    refused(lambda: law.angles_of(law.covariance, 5), InputError, "do not tend to one")
     unshaped = dl.proportional(dl.Mlp("relu"), PAIR, ratio=0.5, samples=20, steps=16)
     refused(lambda: unshaped.compare(law.covariance), InputError, "give depth=")
     assert unshaped.quantiles("angles")[0].shape == (3, 2, 2)

@@ -124,8 +124,7 @@ class Proportional:
     def compare(self, networks: Any, depth: int | None = None) -> list[LawTest]:
         """Test whether sampled networks have this law: two-sample Kolmogorov-Smirnov tests of all V_ab and rho_ab.
 
-        Where all correlations tend to one, `angles` are compared with 1 - rho_ab over its value at infinite width and
-        the same depth, times the angles' start: l^2 alone is off by log(l)/l.
+        Where all correlations tend to one, `angles` are compared with `angles_of` the networks.
 
         Args:
             networks: covariances of networks, shape (K, m, m), or what `dl.sample` returned.
@@ -145,12 +144,30 @@ class Proportional:
         if self.collapse is not None and self.angles is not None:
             if depth is None:
                 raise InputError(where, "angles are compared at a depth", "give depth=...")
-            edge = self.collapse.edge(self.start_correlation, depth)
-            ratio = np.divide(1 - seen, edge, out=np.zeros_like(seen), where=edge > 0)
-            name, law, seen = "angle", self.angles[-1], self.collapse.start * ratio
+            name, law, seen = "angle", self.angles[-1], self.angles_of(found, depth)
         pairs = [(a, b) for a in range(m) for b in range(a, m)]
         tests = [_test(f"V[{a},{b}]", self.covariance[:, a, b], found[:, a, b]) for a, b in pairs]
         return tests + [_test(f"{name}[{a},{b}]", law[:, a, b], seen[:, a, b]) for a, b in pairs if a < b]
+
+    def angles_of(self, networks: Array, depth: int) -> Array:
+        """Return what `angles` are the limit of, for networks of a finite depth, (K, m, m).
+
+        1 - rho_ab over its value at infinite width and the same depth, times the angles' start at time zero: the same
+        limit as l^2 (1 - rho_ab), which is off by log(l)/l.
+
+        Args:
+            networks: covariances of networks, shape (K, m, m).
+            depth: their number of layers.
+
+        Raises:
+            InputError: correlations do not tend to one in this limit.
+        """
+        if self.collapse is None:
+            why = "correlations do not tend to one in this limit"
+            raise InputError("Proportional.angles_of", why, "compare correlations")
+        apart = 1 - correlations(networks)
+        edge = self.collapse.edge(self.start_correlation, depth)
+        return self.collapse.start * np.divide(apart, edge, out=np.zeros_like(apart), where=edge > 0)
 
     def describe(self) -> str:
         """Say which process was simulated, with how many steps, and what was left out."""
