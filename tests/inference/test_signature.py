@@ -21,7 +21,7 @@ UNMET = {"NeuralSignatureClassifier": {"check_classifiers_train": STEPS_ONLY}}
     expected_failed_checks=lambda estimator: UNMET.get(type(estimator).__name__, {}),
 )
 def test_scikit_learn_check(estimator, check, request):
-    if request.node.get_closest_marker("xfail") and check.keywords:  # the same once more from a file
+    if request.node.get_closest_marker("xfail"):  # costs seconds; what it says is tested below
         pytest.xfail(STEPS_ONLY)
     check(estimator)
 
@@ -119,6 +119,7 @@ def test_forms_of_paths():
     np.testing.assert_array_equal(model.fit(rows[:, :, None], angles).predict(rows), series)
     assert not hasattr(model, "n_features_in_")
     assert model.channels_ == 1
+    np.testing.assert_allclose(model.predict(rows[:, :, None] + 3.0), series, rtol=1e-9)  # steps only
 
 
 NAN = np.array([[0.0, 0.0], [np.nan, 1.0]])

@@ -97,7 +97,7 @@ def test_second_order(name, finest):
     found = []
     for level in range(finest + 1):
         x, y = ([np.repeat(step, 2**level, axis=0) / 2**level] for step in steps)
-        found.append(solve._scheme(law(name), x, y, kink.SECOND)[0, 0])
+        found.append(solve.grid(law(name), x, y, kink.SECOND)[0, 0])
     falls = np.abs(np.diff(found))
     assert falls[-2] / falls[-1] == pytest.approx(4.0, abs=0.2)
 

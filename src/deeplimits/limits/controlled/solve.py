@@ -66,10 +66,8 @@ def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
     if depth == inf and law.solvable:
         return _identity(law, _series_matrix(law, dx, dy))
     if depth != inf:
-        return _scheme(law, dx, dy, kink.EULER)
-    return _extrapolated(
-        lambda parts: _scheme(law, _cut(dx, parts), _cut(dy, parts), kink.SECOND), _levels(law, dx, dy)
-    )
+        return grid(law, dx, dy, kink.EULER)
+    return _extrapolated(lambda parts: grid(law, cut(dx, parts), cut(dy, parts), kink.SECOND), _levels(law, dx, dy))
 
 
 def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
@@ -81,7 +79,7 @@ def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
         return _identity(law, paired(law.weight, dx, dx))
     if depth != inf:
         return _variances(law, dx, kink.EULER)
-    return _extrapolated(lambda parts: _variances(law, _cut(dx, parts), kink.SECOND), _levels(law, dx, None))
+    return _extrapolated(lambda parts: _variances(law, cut(dx, parts), kink.SECOND), _levels(law, dx, None))
 
 
 def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -98,8 +96,13 @@ def _steps(law: Law, paths: Paths, depth: float) -> list[np.ndarray]:
     return [np.diff(path, axis=0) for path in paths]
 
 
-def _cut(steps: Any, parts: int) -> Any:
-    """Return the same paths with every step cut into equal parts."""
+def cut(steps: Any, parts: int) -> Any:
+    """Return the same paths with every step cut into equal parts.
+
+    Example:
+        >>> cut([np.ones((1, 1))], 2)[0].tolist()
+        [[0.5], [0.5]]
+    """
     return None if steps is None else [np.repeat(path, parts, axis=0) / parts for path in steps]
 
 
@@ -172,7 +175,15 @@ def _kinked(law: Law, scheme: Scheme) -> kink.Equation | None:
     return kink.Equation(law.weight * straight**2, law.weight * bent**2 * 2 / pi, law.bias, law.start, scheme)
 
 
-def _scheme(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+def grid(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> np.ndarray:
+    """Return K of all pairs by one scheme, with one cell for each two steps.
+
+    Args:
+        law: the network, homogeneous.
+        dx: steps of N paths, shape (n, d) each.
+        dy: of M paths, or None for x against itself.
+        scheme: `kink.EULER` or `kink.SECOND`.
+    """
     return _with_variances(law, dx, dy, scheme)[0]
 
 
@@ -251,10 +262,10 @@ def _romberg(values: list[np.ndarray]) -> np.ndarray:
 def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
     """Return how many levels `_extrapolated` needs, from a few of the longest paths, as many as fill a vector."""
     x, y = (_few(paths, count) for paths, count in zip((dx, dx if dy is None else dy), TRIED, strict=True))
-    values = [_scheme(law, x, y, kink.SECOND)]
+    values = [grid(law, x, y, kink.SECOND)]
     while True:
         parts = 2 ** len(values)
-        found, *variances = _with_variances(law, _cut(x, parts), _cut(y, parts), kink.SECOND)
+        found, *variances = _with_variances(law, cut(x, parts), cut(y, parts), kink.SECOND)
         values.append(found)
         if not np.isfinite(found).all():
             return len(values)  # too large at this level: what the caller refuses
