@@ -65,6 +65,18 @@ def test_samples_are_solved_one_by_one():
         assert float((together.value[index] - alone.value[0]).abs().max()) < 1e-10
 
 
+def test_samples_among_several_roots_are_solved_where_mixing_alone_leaps():
+    a, x = 1.5 * torch.linalg.qr(inputs(6, 6))[0], 0.3 * inputs(300, 6)
+
+    def block(z):
+        return torch.tanh(z @ (a + a.T) / 2 + x)
+
+    found = fixed_point(block, torch.zeros_like(x), tolerance=1e-9, iterations=500)
+    assert found.converged
+    assert float(residuals(found.value, block(found.value), most(x)).max()) <= 1e-9
+    assert not fixed_point(block, torch.zeros_like(x), method="picard", tolerance=1e-9, iterations=500).converged
+
+
 def test_a_lost_sample_does_not_spoil_the_others():
     b = torch.tensor([[1.0], [-3.0]], dtype=DOUBLE)  # z = z^2/4 + b has no root for b = 3
     found = fixed_point(lambda z: z**2 / 4 - b, torch.zeros_like(b), tolerance=1e-10, method="picard")

@@ -72,7 +72,7 @@ class DeepEquilibrium(nn.Module):
         *,
         method: str = "anderson",
         tolerance: float = 1e-6,
-        iterations: int = 100,
+        iterations: int = 200,
         memory: int = 5,
     ):
         super().__init__()
