@@ -17,8 +17,8 @@ LEVEL = 0.01
 TEST = (
     "at the largest size of every row, each Kolmogorov-Smirnov distance to the predicted law has an interval distance "
     f"-+ sqrt(log(2 m/{LEVEL:g})/2) sqrt(1/networks + 1/samples), m the number of laws ({1 - LEVEL:.0%} for all "
-    f"together); all intervals below {MARGIN:g} agree; the furthest above it differs, unless it surely falls along the "
-    "row; else undecided"
+    f"together), and the share of the limit's paths that exploded; all intervals below {MARGIN:g} agree; the furthest "
+    "above it differs, unless it surely falls along the row; else undecided"
 )
 
 
@@ -61,7 +61,9 @@ def networks_needed(laws: int, share: int) -> int:
 def verdict(rows: list[list[LawPlace]], share: int) -> LawVerdict:
     """Return the verdict over the last place of every row: a width of the top edge, or the diagonal."""
     last = [(row, law) for row in rows for law in row[-1].laws]
-    row, law, half = max(((r, one, _half(r[-1], len(last))) for r, one in last), key=lambda at: at[1].distance + at[2])
+    row, law, half = max(
+        ((r, one, interval(r[-1], len(last))) for r, one in last), key=lambda at: at[1].distance + at[2]
+    )
     place, bound = row[-1], law.distance + half
     seen = (
         f"the furthest law, of {law.statistic} at width {place.width}, depth {place.depth}, is {law.distance:.3f} away"
@@ -70,7 +72,7 @@ def verdict(rows: list[list[LawPlace]], share: int) -> LawVerdict:
         return LawVerdict("agrees", f"{seen}, at most {bound:.3f}: below {MARGIN:g}", TEST, MARGIN, half)
     if law.distance - half > MARGIN:
         first = next(one for one in row[0].laws if one.statistic == law.statistic)
-        if first.distance - _half(row[0], len(last)) > bound:
+        if first.distance - interval(row[0], len(last)) > bound:
             reason = (
                 f"{seen}, from {first.distance:.3f} at width {row[0].width}, depth {row[0].depth}: take larger sizes"
             )
@@ -83,5 +85,7 @@ def verdict(rows: list[list[LawPlace]], share: int) -> LawVerdict:
     return LawVerdict("undecided", f"{seen}, at most {bound:.3f}: {fix}", TEST, MARGIN, half)
 
 
-def _half(place: LawPlace, laws: int) -> float:
-    return half_width(place.networks - place.dead, place.samples, laws)
+def interval(place: LawPlace, laws: int) -> float:
+    """Return the half-width at a place: that of sampling, and the share of the limit's paths that were left out."""
+    lost = place.exploded / (place.exploded + place.samples + place.limit_dead)
+    return half_width(place.networks - place.dead, place.samples, laws) + lost

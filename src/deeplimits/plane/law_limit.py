@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log
 
@@ -22,14 +23,14 @@ class Limit:
 
     Attributes:
         values: {statistic: (samples,)}.
-        angles: whether correlations tend to one, so that depth^2 (1 - c) is looked at in their place.
+        angles: where correlations tend to one, what gives depth^2 (1 - c) of networks, their Gram matrices and depth.
         gain: factor of q in each layer, divided out.
         dead, exploded: samples left out.
         text: which limit, in words.
     """
 
     values: dict[str, Array]
-    angles: bool
+    angles: Callable[[Array, int], Array] | None
     gain: float
     dead: int
     exploded: int
@@ -46,7 +47,7 @@ def top_edge(net: Layer, inputs: Array, width: int, samples: int, seed: int) -> 
 
     found = diffusion(net, inputs, width=width, depth=inf, samples=samples, seed=seed, accuracy=ACCURACY)
     values, dead = statistics(found.gram)
-    return Limit(values, False, 1.0, dead, 0, found.describe())
+    return Limit(values, None, 1.0, dead, 0, found.describe())
 
 
 def diagonal(net: Layer, inputs: Array, ratio: float, samples: int, seed: int) -> Limit:
@@ -65,18 +66,18 @@ def diagonal(net: Layer, inputs: Array, ratio: float, samples: int, seed: int) -
     if found.angles is not None:
         values = {name: value for name, value in values.items() if name.startswith("log q")}
         values |= _apart(found.angles[-1])
-    return Limit(values, found.angles is not None, found.gain, dead, found.exploded, found.describe())
+    return Limit(
+        values, None if found.angles is None else found.angles_of, found.gain, dead, found.exploded, found.describe()
+    )
 
 
 def networks(gram: Array, depth: int, limit: Limit) -> tuple[dict[str, Array], int]:
     """Return the limit's statistics of sampled networks, {statistic: (networks,)}, and how many were dead."""
     values, dead = statistics(gram)
     values = {n: v - depth * log(limit.gain) if n.startswith("log q") else v for n, v in values.items()}
-    if limit.angles:
+    if limit.angles is not None:
         values = {name: value for name, value in values.items() if name.startswith("log q")}
-        alive = gram[_alive(gram)]
-        norm = np.sqrt(np.diagonal(alive, axis1=1, axis2=2))
-        values |= _apart(depth**2 * (1 - alive / (norm[:, :, None] * norm[:, None, :])))
+        values |= _apart(limit.angles(gram[_alive(gram)], depth))
     return values, dead
 
 
@@ -101,6 +102,6 @@ def _alive(gram: Array) -> NDArray[np.bool_]:
 
 
 def _apart(distance: Array) -> dict[str, Array]:
-    """Return the logarithms of L^2 (1 - c) of every input with the first; rounding counts as 1e-12."""
+    """Return the logarithms of L^2 (1 - c) of every input with the first, 1e-12 at least."""
     tiny = 10.0**-DIGITS
     return {f"log L^2(1-c[0,{a}])": np.log(np.maximum(distance[:, 0, a], tiny)) for a in range(1, distance.shape[1])}

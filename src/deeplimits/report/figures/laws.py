@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from deeplimits.plane.law_check import half_width
+from deeplimits.plane.law_check import interval
 from deeplimits.plane.law_record import LEVELS, LawComparison
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import key, logarithmic, measured, short
@@ -96,7 +96,7 @@ def distance_data(record: LawComparison) -> DistanceData:
                 width,
                 tuple(place.depth if top else place.width for place in row),
                 tuple(max(law.distance for law in place.laws) for place in row),
-                tuple(half_width(place.networks - place.dead, place.samples, last) for place in row),
+                tuple(interval(place, last) for place in row),
             )
         )
     noise = NOISE * sqrt(1 / record.networks + 1 / record.samples)
