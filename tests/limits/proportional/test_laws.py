@@ -30,6 +30,7 @@ def agree(net, X, width, depth, networks, samples=2000, chance=CHANCE, **options
     return law, sampled
 
 
+@pytest.mark.slow  # 1000 networks of width 200 and depth 100: the terminal law of shaped attention, exploded paths
 def test_attention_alone():
     law, _ = agree(ShapedTransformer(sqrt(0.5), mlp=False), tokens(2), 200, 100, 1000)
     assert 0 < law.exploded < 30  # 0.43 % of paths were measured to
@@ -38,6 +39,7 @@ def test_attention_alone():
     assert law.log_moments is None
 
 
+@pytest.mark.slow  # 400 networks of width 200 and depth 100: the terminal law of attention with a perceptron
 def test_the_full_block():
     agree(ShapedTransformer(0.5, c_plus=1.0, c_minus=-1.0), tokens(3), 200, 100, 400)
 

@@ -42,9 +42,12 @@ def dense(layer: Dense) -> Motion:
     return Motion(gain=_gain("Dense", as_float(layer.weight_std) ** 2), dense=1 / _share("Dense", layer.features))
 
 
-@proportional.rule(ShapedRelu, source="li-nica-roy-2022", valid="Gaussian input: after a Dense layer or attention")
+@proportional.rule(ShapedRelu, source="li-nica-roy-2022", valid="Gaussian input: weights or a skip before it")
 def shaped_relu(layer: ShapedRelu) -> Motion:
-    """(c_plus - c_minus)^2 sqrt(V_aa V_bb) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi)."""
+    """(c_plus - c_minus)^2 sqrt(V_aa V_bb) (sqrt(1 - rho^2) - rho arccos rho) / (2 pi).
+
+    Straight after a skip, whose sum is Gaussian in the limit only, corrections in the width are larger.
+    """
     return Motion(angle=(as_float(layer.plus) - as_float(layer.minus)) ** 2)
 
 
