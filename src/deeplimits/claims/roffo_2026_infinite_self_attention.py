@@ -196,6 +196,12 @@ def cosines(sizes: Sizes) -> Measured:
             agreement.average(np.array(exact)), predicted=1.0, networks=len(exact), paper=False,
         ),
     ]  # fmt: skip
+    return Measured(parts, _panels(sizes, found, common))
+
+
+def _panels(sizes: Sizes, found: dict[int, Estimate], common: dict[float, Estimate]) -> list[Panel]:
+    from deeplimits.limits.tokens.infinite import linear_cosine
+
     xs = [float(m) for m in sizes.counts]
     curves = [
         Curve(
@@ -206,14 +212,13 @@ def cosines(sizes: Sizes) -> Measured:
         Curve("its limit, 1/√π", xs, predicted=[pi**-0.5] * len(xs)),
     ]  # fmt: skip
     means = Curve(
-        f"{count} tokens", list(sizes.means), [common[m].value for m in sizes.means],
+        f"{sizes.counts[0]} tokens", list(sizes.means), [common[m].value for m in sizes.means],
         [common[m].error for m in sizes.means],
     )  # fmt: skip
-    panels = [
+    return [
         Panel("Linear scores, mean zero", "tokens m", "cosine to the Perron vector", curves),
         Panel("Linear scores, common mean", "mean over deviation", "cosine to the Perron vector", [means], "linear"),
     ]
-    return Measured(parts, panels)
 
 
 def _perron(matrix: np.ndarray) -> np.ndarray:

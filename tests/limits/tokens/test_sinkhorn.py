@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import deeplimits as dl
-from deeplimits.errors import AccuracyWarning
+from deeplimits.errors import ConvergenceWarning
 from deeplimits.limits.tokens.gaussian import gaussian_slope, gaussian_variance
 from deeplimits.limits.tokens.sinkhorn import SinkhornFlow, balance
 
@@ -105,9 +105,19 @@ def test_matrices_turn_queries_and_values():
     np.testing.assert_allclose(SinkhornFlow(0.5, A, V, 2000).velocity(X), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "matrices", [(None, None), (np.array([[1.0, 0.4], [-0.3, 0.7]]), np.array([[0.5, 1.0], [-1.0, 2.0]]))]
+)
+def test_the_jacobian_is_the_derivative(matrices):
+    x, move = np.random.default_rng(7).standard_normal((2, 6, 2))
+    flow, step = SinkhornFlow(0.5, *matrices, 5000), 1e-5
+    numeric = (flow.velocity(x + step * move) - flow.velocity(x - step * move)) / (2 * step)
+    np.testing.assert_allclose(np.einsum("iakb,kb->ia", flow.jacobian(x), move), numeric, rtol=1e-5, atol=1e-6)
+
+
 def test_what_did_not_converge_is_told_with_its_residual_and_kept():
     X = np.random.default_rng(6).standard_normal((10, 2))
-    with pytest.warns(AccuracyWarning, match=r"after 2 iterations .* columns still sum to 1 within \d.*e.* only"):
+    with pytest.warns(ConvergenceWarning, match=r"after 2 iterations .* columns still sum to 1 within \d.*e.* only"):
         found = dl.tokens("sinkhorn", X, (0.0, 0.05), iterations=2, accuracy=1e-3)
     assert found.trajectory.shape == (2, 10, 2) and np.isfinite(found.trajectory).all()
 

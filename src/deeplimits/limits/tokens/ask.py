@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from deeplimits.architecture.size import whole
-from deeplimits.errors import AccuracyWarning
+from deeplimits.errors import AccuracyWarning, ConvergenceWarning
 from deeplimits.limits.tokens import clusters, flow
 from deeplimits.limits.tokens.hardmax import Hardmax
 from deeplimits.limits.tokens.inputs import (
@@ -80,7 +80,8 @@ def tokens(
         InputError: tokens, times, matrices or numbers that cannot be.
 
     Warns:
-        AccuracyWarning: the accuracy was not reached, or Sinkhorn's algorithm did not converge; the record is kept.
+        AccuracyWarning: the accuracy was not reached; the record is kept.
+        ConvergenceWarning: Sinkhorn's algorithm did not converge; says how far it came, the record is kept.
 
     Source: geshkovski-2023-perspective (sphere); alcalde-2025-hardmax-frank-wolfe; sander-2021-sinkformers.
 
@@ -109,7 +110,7 @@ def _hardmax(x: Array, times: Array, close: float, rule: Hardmax) -> Tokens:
     path, reach = rule.path(x, steps), close * _diameter(x)
     found = clusters.jumps(path, reach, sphere=False)
     sign = {
-        "positive": "A is positive semidefinite: leaders stay, the others go straight to one of them",
+        "positive": "A is positive semidefinite: leaders stay, all others end where one leads",
         "negative": "A is negative semidefinite: all tokens contract to one point",
         "indefinite": "A is indefinite, of which no theorem speaks",
     }[rule.sign()]
@@ -126,13 +127,12 @@ def _flow(kind: str, x: Array, times: Array, close: float, options: dict[str, An
     if sphere:
         rule: Sphere | SinkhornFlow = Sphere(**options, normalised=kind == "softmax")
         rule.check(x)
-        jacobian, reach = rule.jacobian, close
-        check_memory(WHERE, 24 * x.size**2, "the Jacobian of all tokens", "use fewer tokens or coordinates")
     else:
         options["iterations"] = whole(WHERE, "iterations", options["iterations"])
         rule = SinkhornFlow(**options)
-        jacobian, reach = None, close * _diameter(x)
-    solve = lambda tolerance: _solved(rule, x, float(times[-1]), tolerance, jacobian, reach)
+    check_memory(WHERE, 32 * x.size**2, "the Jacobian of all tokens", "use fewer tokens or coordinates")
+    reach = close if sphere else close * _diameter(x)
+    solve = lambda tolerance: _solved(rule, x, float(times[-1]), tolerance, reach)
     (fine, found), times, error, late = _agreeing(solve, times, accuracy, FINEST[kind])
     if max(error, late) > accuracy:
         text = f"tokens: good to {error:.1e} of their size, and the times of their clusters to {late:.1e}"
@@ -145,15 +145,15 @@ def _flow(kind: str, x: Array, times: Array, close: float, options: dict[str, An
     if isinstance(rule, SinkhornFlow) and rule.residual > RESIDUAL:
         text = f"tokens: after {rule.iterations} iterations of Sinkhorn's algorithm columns still sum to 1 within"
         fix = "give more iterations or a larger epsilon"
-        warnings.warn(f"{text} {rule.residual:.1e} only; {fix}", AccuracyWarning, stacklevel=3)
+        warnings.warn(f"{text} {rule.residual:.1e} only; {fix}", ConvergenceWarning, stacklevel=3)
     return record
 
 
 def _solved(
-    rule: Sphere | SinkhornFlow, x: Array, end: float, tolerance: float, jacobian: Any, reach: float
+    rule: Sphere | SinkhornFlow, x: Array, end: float, tolerance: float, reach: float
 ) -> tuple[flow.Path, clusters.Events]:
     sphere = isinstance(rule, Sphere)
-    path = flow.solve(rule.velocity, x, end, tolerance, jacobian, sphere)
+    path = flow.solve(rule.velocity, x, end, tolerance, rule.jacobian, sphere)
     return path, clusters.events(path.position, path.nodes.tolist(), reach, sphere)
 
 

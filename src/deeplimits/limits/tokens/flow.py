@@ -37,7 +37,7 @@ def solve(
     start: Array,
     end: float,
     tolerance: float,
-    jacobian: Callable[[Array], Array] | None = None,
+    jacobian: Callable[[Array], Array],
     sphere: bool = False,
 ) -> Path:
     """Return the path of x' = velocity(x) from `start`, shape (m, d), by LSODA.
@@ -50,15 +50,13 @@ def solve(
         start: tokens at time 0.
         end: the last time.
         tolerance: largest error of a step, relative to a token's typical size.
-        jacobian: derivative of velocity, shape (m, d, m, d); by default by differences.
+        jacobian: derivative of velocity, shape (m, d, m, d).
         sphere: whether to divide tokens by their norms.
     """
     shape, count = start.shape, start.size
     if end == 0:
         return Path(lambda t: start, np.zeros(1), 0.0)
-    given: dict[str, Any] = {}
-    if jacobian is not None:
-        given["jac"] = lambda t, y: jacobian(y.reshape(shape)).reshape(count, count)
+    derivative: Any = lambda t, y: jacobian(y.reshape(shape)).reshape(count, count)
     with Bar(end, description="tokens") as bar:
 
         def move(t: float, y: Array) -> Array:
@@ -67,11 +65,13 @@ def solve(
 
         found = solve_ivp(
             move, (0.0, end), start.ravel(), method="LSODA", dense_output=True, rtol=tolerance,
-            atol=tolerance * size_of(start), **given,
+            atol=tolerance * size_of(start), jac=derivative,
         )  # fmt: skip
 
     def position(t: float) -> Array:
         x = found.sol(t).reshape(shape)
         return x / np.linalg.norm(x, axis=1, keepdims=True) if sphere else x
 
-    return Path(position, found.t, float(found.t[-1]))
+    finite = np.isfinite(found.y).all(axis=0)
+    last = len(finite) - 1 if finite.all() else int(np.argmin(finite)) - 1
+    return Path(position, found.t[: last + 1], float(found.t[last]))

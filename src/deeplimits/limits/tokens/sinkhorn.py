@@ -112,6 +112,26 @@ class SinkhornFlow:
         moved = (self.attention(x).matrix @ x - x) / self.epsilon
         return moved if self.value is None else moved @ self.value.T
 
+    def jacobian(self, x: Array) -> Array:
+        """Return the derivative of `velocity`, shape (m, d, m, d): the factors move so that all sums stay 1."""
+        (m, d), k, each = x.shape, self.attention(x).matrix, np.arange(len(x))
+        a = np.eye(d) if self.query_key is None else self.query_key
+        mean, back = k @ x, k.T @ x
+        key, query = x @ a.T / self.epsilon, x @ a / self.epsilon
+        rows = np.einsum("ik,ib->ikb", k, key)
+        rows[each, each] += mean @ a / self.epsilon
+        columns = np.einsum("kj,jb->jkb", k, query)
+        columns[each, each] += back @ a.T / self.epsilon
+        free = np.append(np.ones(m), -np.ones(m)) / (2 * m) ** 0.5
+        system = np.block([[np.eye(m), k], [k.T, np.eye(m)]]) + np.outer(free, free)
+        sums = np.concatenate([rows, columns]).reshape(2 * m, m * d)
+        f, g = np.linalg.solve(system, -sums).reshape(2, m, m, d)
+        turn = np.einsum("ia,ikb->iakb", mean, f) + np.einsum("ij,ja,jkb->iakb", k, x, g, optimize=True)
+        turn += np.einsum("ik,ka,ib->iakb", k, x, key) + np.einsum("ik,ab->iakb", k, np.eye(d))
+        turn[each, :, each, :] += np.einsum("ij,ja,jb->iab", k, x, query) - np.eye(d)
+        moved = turn if self.value is None else np.einsum("ca,iakb->ickb", self.value, turn)
+        return moved / self.epsilon
+
     def energy(self, x: Array) -> float:
         """Return OT(rho, rho) / 2 epsilon, the entropic cost of transport of the tokens to themselves.
 
