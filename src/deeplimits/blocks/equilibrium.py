@@ -164,14 +164,15 @@ class ContinuousDeepEquilibrium(DeepEquilibrium):
 
     An adaptive Runge-Kutta method follows the flow until the residual is small. It finds a root wherever the flow is
     stable, that is where the eigenvalues of J have real parts below 1, also where plain iteration would swing; a
-    smooth path is bought with more evaluations. The gradient is that of `DeepEquilibrium`, its linear equation
-    u' = J^T u + g - u followed in the same way.
+    smooth path is bought with more evaluations. The gradient is that of `DeepEquilibrium`: its linear equation is
+    solved by Anderson's mixing, which also serves at a root that the flow only passes by.
 
     Args:
         block: f, a module that takes (z, x) and returns z's shape.
         features: shape of one sample's z.
         tolerance: on the residual rms(f - z) / (1 + rms f) of each sample, forward and backward.
-        iterations: evaluations at most.
+        iterations: evaluations at most, forward and backward each.
+        memory: past iterates that Anderson's mixing uses on the way back.
 
     Valid when: as for `DeepEquilibrium`, and the flow from zero has a steady state.
 
@@ -190,14 +191,27 @@ class ContinuousDeepEquilibrium(DeepEquilibrium):
     """
 
     def __init__(
-        self, block: nn.Module, features: int | tuple[int, ...], *, tolerance: float = 1e-6, iterations: int = 1000
+        self,
+        block: nn.Module,
+        features: int | tuple[int, ...],
+        *,
+        tolerance: float = 1e-6,
+        iterations: int = 1000,
+        memory: int = 10,
     ):
-        super().__init__(block, features, tolerance=tolerance, iterations=iterations)
+        super().__init__(block, features, tolerance=tolerance, iterations=iterations, memory=memory)
         self.method = "ode"
 
     def solve(self, function: Map, start: Tensor) -> FixedPoint:
         """Return the steady state of z' = f(z) - z."""
         return steady_state(function, start, tolerance=self.tolerance, evaluations=self.iterations)
+
+    def linear(self, transpose: Map, gradient: Tensor) -> FixedPoint:
+        """Return u = J^T u + gradient, by Anderson's mixing."""
+        return fixed_point(
+            lambda u: transpose(u) + gradient, gradient, tolerance=self.tolerance, iterations=self.iterations,
+            memory=self.memory,
+        )  # fmt: skip
 
 
 class SkipDeepEquilibrium(nn.Module):

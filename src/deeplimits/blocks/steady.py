@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+import torch
 from torch import Tensor
 
 from deeplimits.architecture.size import whole
@@ -28,7 +29,7 @@ def steady_state(function: Map, start: Tensor, *, tolerance: float = 1e-6, evalu
         evaluations: of f at most.
 
     Returns:
-        The last state, converged or not.
+        The stillest state of each sample, converged or not.
 
     Raises:
         InputError: a tolerance, count or start that cannot be, or a map to another shape.
@@ -36,7 +37,6 @@ def steady_state(function: Map, start: Tensor, *, tolerance: float = 1e-6, evalu
     Source: pal-2022-skip-deq.
 
     Example:
-        >>> import torch
         >>> found = steady_state(torch.cos, torch.zeros(1, 1, dtype=torch.float64), tolerance=1e-9)
         >>> round(float(found.value), 7), found.converged
         (0.7390851, True)
@@ -55,14 +55,18 @@ def steady_state(function: Map, start: Tensor, *, tolerance: float = 1e-6, evalu
         return image - z
 
     bound = most(start + field(0.0, start))
+    best, lowest = start, bound.new_full(bound.shape, inf)
 
     def still(z: Tensor, slope: Tensor) -> bool:
-        return bool((residuals(z, slope + z, bound) <= tolerance).all())
+        nonlocal best, lowest
+        found = residuals(z, slope + z, bound)
+        best = torch.where(column(found < lowest, z), z, best)
+        lowest = torch.minimum(found, lowest)
+        return bool((lowest <= tolerance).all())
 
     def scale(before: Tensor, after: Tensor, slope: Tensor) -> Tensor:
         del after
         return column(rms(slope) + tolerance * (1 + rms(before)), slope) / 10
 
     path = adaptive(field, start, 0.0, inf, scale, first=1.0, stop=still, evaluations=evaluations)
-    found = residuals(path.state, function(path.state), bound)
-    return FixedPoint(path.state, found, path.evaluations + 2, path.finished)
+    return FixedPoint(best, lowest, path.evaluations + 1, path.finished)
