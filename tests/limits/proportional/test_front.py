@@ -154,6 +154,15 @@ def test_twins_opposites_and_zero():
     refused(lambda: dl.proportional(dl.Mlp("relu"), zero, ratio=0.5, samples=4), InputError, "only zeros in row 2")
 
 
+def test_weights_written_with_a_few_digits_keep_the_variance():
+    exact = dl.proportional(ShapedTransformer(0.5), PAIR, ratio=0.2, samples=20, steps=4)
+    tensor = dl.proportional(ShapedTransformer(torch.tensor(0.5)), PAIR, ratio=0.2, samples=20, steps=4)
+    rounded = dl.proportional(ShapedTransformer(0.5, skip=0.86603), PAIR, ratio=0.2, samples=20, steps=4)
+    np.testing.assert_allclose(tensor.path, exact.path, rtol=1e-12)
+    np.testing.assert_allclose(rounded.covariance, exact.covariance, rtol=1e-3, atol=1e-3)
+    assert exact.gain == rounded.gain == 1.0
+
+
 def test_more_tokens_than_features():
     X = np.random.default_rng(0).standard_normal((5, 2))
     law = dl.proportional(ShapedTransformer(0.3), X, ratio=0.2, samples=100, seed=0, steps=32)

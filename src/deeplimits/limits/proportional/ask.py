@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Any
 
@@ -27,7 +27,8 @@ from deeplimits.numerics.seeds import generator
 
 WHERE = "proportional"
 TIMES = tuple(step / 10 for step in range(11))
-NORMAL = 1e-9
+NORMAL = 1e-4
+"""Gains closer to one than this are weights written with a few digits, and count as one."""
 
 
 def proportional(
@@ -184,12 +185,12 @@ def _names(motion: Motion) -> str:
 def _normalised(motion: Motion) -> tuple[Motion, str]:
     """Return the motion of V / gain^layer, and a remark; attention is cubic in V and does not survive a shrinking V."""
     if abs(motion.gain - 1) < NORMAL:
-        return motion, ""
+        return replace(motion, gain=1.0), ""
     grows = "grow" if motion.gain > 1 else "shrink"
     if motion.attention and motion.gain > 1:
-        why = f"covariances {grows} by a factor {motion.gain:g} a layer, and with them the logits of the attention"
+        why = f"covariances {grows} by a factor {motion.gain:.6g} a layer, and with them the logits of the attention"
         raise NoLimit(WHERE, why, "keep skip^2 + branch_scale^2 = 1, e.g. by leaving skip out")
-    text = f"covariances {grows} by a factor {motion.gain:g} a layer, which is divided out of V"
+    text = f"covariances {grows} by a factor {motion.gain:.6g} a layer, which is divided out of V"
     if motion.attention:
         text += "; the logits vanish with them, and so does what attention does"
         motion = Motion(motion.gain, motion.dense, motion.angle)

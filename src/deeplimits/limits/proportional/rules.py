@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from deeplimits.architecture.activation import AbRelu, Abs, Activation, Identity, LeakyRelu, Relu, ShapedRelu
 from deeplimits.architecture.attention import Attention
 from deeplimits.architecture.compose import Repeat, Residual, Serial, written_out
@@ -105,8 +107,8 @@ def attention(layer: Attention) -> Motion:
 )
 def weighted_skip(layer: WeightedSkip) -> Motion:
     """skip * x + scale * branch(x)."""
-    skip, scale = (as_float(weight) for weight in layer.mixing)
-    return _beside_skip(layer.branch, skip, scale)
+    scale = as_float(layer.scale)
+    return _beside_skip(layer.branch, sqrt(1 - scale**2) if layer.skip is None else as_float(layer.skip), scale)
 
 
 @proportional.rule(Residual, source="noci-2023-shaped-transformer", valid="the branch ends in fresh Gaussian weights")
