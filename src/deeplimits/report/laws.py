@@ -62,7 +62,7 @@ def _view(record: LawComparison, drawn: dict[str, Any]) -> dict[str, Any]:
         "where": where(record),
         "mark": MARKS.get(word, "?"),
         "tone": TONES.get(word, "open"),
-        "reason": record.verdict.reason[:1].upper() + record.verdict.reason[1:],
+        "reason": record.verdict.reason,
         "test": record.verdict.test,
         "notes": record.notes,
         "header": HEADER,

@@ -80,7 +80,7 @@ def panels_of(record: LawComparison) -> list[Panel]:
 
 def title(record: LawComparison) -> str:
     """The verdict as a title."""
-    words = {"agrees": "networks follow the predicted law", "differs": "networks do not follow the predicted law"}
+    words = {"agrees": "laws as predicted", "differs": "laws not as predicted"}
     return f"{family_name(record)}: {words.get(record.verdict.word, record.verdict.word)}"
 
 
