@@ -122,3 +122,12 @@ def test_right_programs_hardly_ever_fail():
         measured = agreement.average(values)
         failures += abs(measured.value) > agreement.quantile(5) * measured.error
     assert failures <= 1
+
+
+def test_two_samples_of_one_law():
+    rng = np.random.default_rng(0)
+    one, other = rng.standard_normal(2000), rng.standard_normal(4000)
+    assert agreement.same_law("law", one, other).verdict == "confirmed"
+    assert agreement.same_law("law", one, other + 1.0).verdict == "not confirmed"
+    assert agreement.same_law("law", one, other + 1.0, paper=False).verdict == "undecided"
+    assert agreement.same_law("law", one[:100], other).verdict == "undecided"  # the bound is wider than the resolution
