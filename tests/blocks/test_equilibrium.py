@@ -125,6 +125,36 @@ def test_float32_and_an_input_without_gradient(kind):
         assert torch.equal(layer(x), z)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    block, x = Tangent(norm=0.5), inputs(5, 3)
+    z = DeepEquilibrium(copy.deepcopy(block).to(dtype), 8, tolerance=0.02)(x.to(dtype))
+    assert z.dtype == dtype
+    assert float((z.detach().double() - unrolled(block, x).detach()).abs().max()) < 0.1
+
+
+def test_parameters_changed_before_backward_are_refused():
+    layer = DeepEquilibrium(Tangent(), 8)
+    z = layer(inputs(5, 3))
+    with torch.no_grad():
+        layer.block.a.mul_(0.9)
+    with pytest.raises(InputError, match="parameters were changed"):
+        z.sum().backward()
+
+
+def test_a_broken_block_is_told_and_a_broken_gradient_stays_in_its_sample():
+    layer, x = DeepEquilibrium(Tangent(), 8), inputs(5, 3).requires_grad_()
+    gradient = torch.ones(5, 8, dtype=DOUBLE)
+    gradient[2, 0] = torch.nan
+    with pytest.warns(ConvergenceWarning, match="backward: 1 of 5 samples"):
+        layer(x).backward(gradient)
+    assert torch.isfinite(x.grad).all(dim=1).tolist() == [True, True, False, True, True]
+    with torch.no_grad():
+        layer.block.a[0, 0] = torch.nan
+    with pytest.warns(ConvergenceWarning, match="5 of 5 samples did not converge: residual inf"):
+        layer(x)
+
+
 def test_states_of_any_shape_and_weightless_blocks():
     class Shifted(nn.Module):
         def forward(self, z, x):
@@ -213,6 +243,8 @@ def test_inputs_that_cannot_be_are_refused():
         layer(x)
     with pytest.raises(InputError, match=r"x is a torch\.int64 tensor"):
         layer(torch.ones(2, 3, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"x has shape \(3,\)"):
+        layer(inputs(3))
     with pytest.raises(InputError, match="x is a list"):
         layer([[1.0]])
     with pytest.raises(InputError, match=r"sends shape \(5, 7\) to \(5, 8\)"):

@@ -9,7 +9,7 @@ from scipy.special import lambertw
 
 from deeplimits.blocks import SubhomogeneousDeepEquilibrium, degree, measured_degree, thompson
 from deeplimits.blocks.subhomogeneous import steps_needed
-from deeplimits.errors import ConvergenceWarning, InputError
+from deeplimits.errors import ConvergenceWarning, InputError, PrecisionError
 from tests.blocks.maps import DOUBLE, gap, gradients, inputs
 
 
@@ -175,6 +175,21 @@ def test_thompson_is_a_distance_of_logarithms():
 def test_what_cannot_be_is_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_ranges_of_numbers_end_the_iteration_in_words():
+    large = torch.full((8, 8), 10.0)
+    with pytest.raises(PrecisionError, match=r"F\(z\) has inf at \(0, 0\), beyond the range of torch\.float32"):
+        SubhomogeneousDeepEquilibrium(3, 8, activation="relu", power=0.99, weight=large)(torch.ones(1, 3))
+    broken = layer()
+    with torch.no_grad():
+        broken.weight[1, 0] = torch.nan
+    with pytest.raises(PrecisionError, match=r"F\(z\) has nan at \(0, 1\)"):
+        broken(inputs(2, 3))
+    near = SubhomogeneousDeepEquilibrium(3, 8, activation="relu", power=0.999)
+    with pytest.warns(ConvergenceWarning, match=r"did not converge: residual [0-9.]+e-04 after"):
+        near(torch.ones(1, 3))
+    assert near.forward_report.evaluations < 200
 
 
 def test_inputs_that_cannot_be_are_refused():

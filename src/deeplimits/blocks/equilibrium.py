@@ -98,7 +98,7 @@ class DeepEquilibrium(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return z*, (batch, *features), of x, (batch, ...)."""
-        given.tensor(type(self).__name__, "x", x)
+        given.batch(type(self).__name__, "x", x)
         with torch.no_grad():
             start = self.start(x)
         return self._from(start, x)
@@ -134,12 +134,15 @@ class _Implicit(torch.autograd.Function):
     def forward(ctx: Any, image: Tensor, value: Tensor, x: Tensor, layer: Any) -> Tensor:
         del image
         ctx.save_for_backward(value, x)
-        ctx.layer = layer
+        ctx.layer, ctx.versions = layer, [one._version for one in layer.parameters()]
         return value.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         given.once(f"{type(ctx.layer).__name__}, backward", "differentiate once, or unroll the block")
+        if [one._version for one in ctx.layer.parameters()] != ctx.versions:
+            why = "parameters were changed between the forward and the backward pass"
+            raise InputError(f"{type(ctx.layer).__name__}, backward", why, "step the optimizer after backward")
         value, x = ctx.saved_tensors
         layer, (gradient,) = ctx.layer, gradients
         size = column(rms(gradient), gradient).clamp_min(torch.finfo(gradient.dtype).tiny)
@@ -255,7 +258,7 @@ class SkipDeepEquilibrium(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return z*, (batch, *features), and the penalty, a scalar."""
-        given.tensor("SkipDeepEquilibrium", "x", x)
+        given.batch("SkipDeepEquilibrium", "x", x)
         guess = self.guess(x)
         if guess.shape != (len(x), *self.layer.features):
             why = f"the guess has shape {tuple(guess.shape)}"

@@ -39,6 +39,18 @@ def tensor(where: str, name: str, value: Any, *, features: int | None = None, di
     return value
 
 
+def batch(where: str, name: str, value: Any) -> Tensor:
+    """Return `value` if it is a finite floating tensor whose first axis is a batch, (batch, features) or more axes.
+
+    Raises:
+        InputError: otherwise.
+    """
+    tensor(where, name, value)
+    if value.dim() < 2:
+        raise InputError(where, f"{name} has shape {tuple(value.shape)}", "give (batch, features)")
+    return value
+
+
 def positive(where: str, name: str, value: Any, below: float = float("inf")) -> float:
     """Return `value` if it is a number in (0, below).
 

@@ -193,9 +193,11 @@ def _least_squares(columns: Tensor, target: Tensor) -> Tensor:
 
     Nearly parallel columns are damped by one rounding error: that bends the path, and leaves fixed points fixed.
     """
+    dtype = columns.dtype
+    columns, target = (one.to(torch.promote_types(dtype, torch.float32)) for one in (columns, target))
     info = torch.finfo(columns.dtype)
     lengths = columns.norm(dim=1, keepdim=True).clamp_min(info.tiny)
     unit = columns / lengths
     gram = unit.mT @ unit + 10 * info.eps * torch.eye(unit.shape[-1], dtype=unit.dtype, device=unit.device)
     weights, _ = torch.linalg.solve_ex(gram, unit.mT @ target[..., None])
-    return weights / lengths.mT
+    return (weights / lengths.mT).to(dtype)

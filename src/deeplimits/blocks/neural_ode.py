@@ -85,9 +85,7 @@ class NeuralODE(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return z(T) of x, (batch, ...)."""
-        given.tensor("NeuralODE", "x", x)
-        if x.dim() < 2:
-            raise InputError("NeuralODE", f"x has shape {tuple(x.shape)}", "give (batch, features)")
+        given.batch("NeuralODE", "x", x)
         if self.steps is not None:
             self.forward_report = Passed(self.steps, self.steps)
             return euler(self._slope, x, self.time, self.steps)

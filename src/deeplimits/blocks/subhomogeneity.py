@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def degree(name: str, *, shift: float = 0.0, power: float = 1.0, domain: str = "
         raise InputError("degree", f"domain={domain!r} is not known", "use 'positive' (u >= 0) or 'real'")
     least = one.lowest if domain == "real" else float(one.value(np.zeros(())))
     attained = name == "relu" and domain == "real"
-    if not np.isfinite(shift) or least + shift < 0 or (attained and shift == 0):
+    if not isinstance(shift, Real) or not np.isfinite(shift) or least + shift < 0 or (attained and shift == 0):
         why = f"{name} + {shift} is not positive for {'all' if domain == 'real' else 'positive'} u"
         raise InputError("degree", why, f"take a shift above {-least:g}")
     if domain == "real" and least + shift == 0:

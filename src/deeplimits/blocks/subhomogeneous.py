@@ -14,7 +14,7 @@ from deeplimits.blocks.equilibrium import Report, implicit
 from deeplimits.blocks.iteration import FixedPoint, Map, fixed_point, tell
 from deeplimits.blocks.subhomogeneity import activation as named
 from deeplimits.blocks.subhomogeneity import degree, thompson
-from deeplimits.errors import InputError
+from deeplimits.errors import InputError, PrecisionError
 
 
 class SubhomogeneousDeepEquilibrium(nn.Module):
@@ -41,6 +41,7 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
 
     Raises:
         InputError: a degree of 1 or more, weights of the wrong shape, sign or with NaN, an x that does not fit.
+        PrecisionError: F(z) overflows or vanishes, as where the degree is near 1 and the weights are large.
 
     Source: sittoni-tudisco-2024-subhomogeneous-deq (existence, uniqueness, rate); the stopping bound and the backward
     rate: derived.
@@ -108,14 +109,25 @@ class SubhomogeneousDeepEquilibrium(nn.Module):
         rounding, count, limit = 2 * torch.finfo(z.dtype).eps, 0, 1
         bound = z.new_full((len(z),), inf)
         while count < limit:
-            image = function(z)
+            image = self._within_range(function(z))
             gap = thompson(image, z)
             z, count, bound = image, count + 1, (self.degree * gap + rounding) / (1 - self.degree)
             if bool((bound <= self.tolerance).all()):
                 return FixedPoint(z, bound, count, True)
+            if bool((self.degree * gap <= rounding).all()):
+                break
             if count == 1:
                 limit = 2 + steps_needed(self.degree, float(gap.max()), self.tolerance)
         return FixedPoint(z, bound, count, False)
+
+    def _within_range(self, image: Tensor) -> Tensor:
+        """Return F(z) if the number format holds it: positive and finite."""
+        wrong = ~((image > 0) & torch.isfinite(image))
+        if bool(wrong.any()):
+            index = tuple(int(i) for i in torch.nonzero(wrong)[0])
+            why = f"F(z) has {float(image[index])} at {index}, beyond the range of {image.dtype} or spoilt by a weight"
+            raise PrecisionError(type(self).__name__, why, "look for NaN in the weights, scale them, or take float64")
+        return image
 
     def linear(self, transpose: Map, gradient: Tensor) -> FixedPoint:
         """Return u = J^T u + gradient by plain iteration, which contracts by the degree."""
