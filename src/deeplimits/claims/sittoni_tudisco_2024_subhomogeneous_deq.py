@@ -62,6 +62,8 @@ def uniqueness(sizes: Sizes) -> Measured:
     """Solve layers from many starts, and see whether they end at one point."""
     import torch
 
+    from deeplimits.blocks import degree
+
     apart, norms = [], []
     for size, settings in LAYERS.values():
         layer, x, starts = _made(size, settings, sizes)
@@ -69,10 +71,20 @@ def uniqueness(sizes: Sizes) -> Measured:
             ends = layer(x, starts)
         apart.append(float((ends / ends[:1] - 1).abs().max()))
         norms.append(_norm(layer))
+    signed = degree("tanh", shift=1.2, domain="real")
     note = f"{sizes.starts} starts each, {', '.join(LAYERS)}"
     parts = [
         agreement.equal(HEADLINE, 0.0, max(apart), 1e-8, "the gate of 1e-8; solved to 1e-12", note=note),
         agreement.above("smallest spectral norm of the weights", 1.0, Estimate(min(norms), 0.0)),
+        agreement.between(
+            "degree of tanh + 1.2 for arguments of any sign",
+            0.9991,
+            Estimate(signed, 0.0),
+            0.0,
+            1 - 1e-6,
+            paper=False,
+            note="a shift of 1.2 is just enough: 1.1 has degree 1.41",
+        ),
     ]
     return Measured(parts, [])
 
