@@ -80,23 +80,16 @@ def compare(
     """
     from deeplimits.cli import console, read
     from deeplimits.cli.data import labels, load
-    from deeplimits.errors import InputError
 
     nets = [read.network(spec, activation) for spec in (network, against) if spec is not None]
-    grid = read.numbers("--widths", widths), _depths(depths, ratio)
+    grid, laws = _grid(widths, depths, ratio, estimators)
     kernels = read.names("--get", get, ("nngp", "ntk"))
-    laws = ratio is not None or inf in (grid[1] or ())
     table = load(data, (2 if laws else 16) if inputs is None else inputs, scale)
-    if laws and estimators:
-        raise InputError(
-            "--estimators", "kernels of infinite width are no part of a comparison of laws", "leave it out"
-        )
     classes = labels(data) if estimators else None
     places = store or out / "places"
     _folder(out)
-    count = len(grid[0]) * (1 if grid[1] is None else sum(depth < inf for depth in grid[1]))
     networks = (2000 if laws else 200) if networks is None else networks
-    console.say(f"{table.description}\n{len(nets)} x {count} places, {networks} networks each")
+    console.say(f"{table.description}\n{len(nets)} x {_count(grid)} places, {networks} networks each")
     try:
         options: dict[str, Any] = {"networks": networks, "seed": seed, "store": places}
         options |= {"ratio": ratio} if laws else {"get": kernels}
@@ -106,16 +99,23 @@ def compare(
         console.say(f"\ninterrupted; finished places are kept in {places}: the same command goes on from there")
         return 130
     written = _write(records, out, table.description, html, entered)
+    _show(records, written, table.description, entered, json)
+    return 0
+
+
+def _show(records: list[Any], written: dict[str, Path], data: str, entered: Any, json: bool) -> None:
+    """Print what was found: one JSON document, or every verdict and where the files lie."""
+    from deeplimits.cli import console
+
     if json:
         paths = {name: str(path) for name, path in written.items()}
-        console.document(_document(records, table.description, entered) | paths)
-        return 0
+        console.document(_document(records, data, entered) | paths)
+        return
     for record in records:
         console.comparison(record)
     if entered is not None:
         console.contest(entered)
     print("\n".join(f"{name}: {path}" for name, path in written.items()))
-    return 0
 
 
 def _folder(path: Path) -> Path:
@@ -130,16 +130,27 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _depths(text: str | None, ratio: float | None) -> list[Any] | None:
-    """The depths asked for, infinity among them where the top edge is; none beside a ratio."""
+def _grid(
+    widths: str, depths: str | None, ratio: float | None, estimators: bool
+) -> tuple[tuple[list[int], list[Any] | None], bool]:  # fmt: skip
+    """The widths, the depths (none beside a ratio), and whether laws are compared."""
     from deeplimits.cli import read
     from deeplimits.errors import InputError
 
-    if ratio is None:
-        return read.numbers("--depths", DEPTHS if text is None else text, infinite=True)
-    if text is not None:
+    if ratio is not None and depths is not None:
         raise InputError("--ratio", "--depths and --ratio both say how deep the networks are", "give one of them")
-    return None
+    wide = read.numbers("--widths", widths)
+    deep = None if ratio is not None else read.numbers("--depths", depths or DEPTHS, infinite=True)
+    laws = deep is None or inf in deep
+    if laws and estimators:
+        raise InputError(
+            "--estimators", "kernels of infinite width are no part of a comparison of laws", "leave it out"
+        )
+    return (wide, deep), laws
+
+
+def _count(grid: tuple[list[int], list[Any] | None]) -> int:
+    return len(grid[0]) * (1 if grid[1] is None else sum(depth < inf for depth in grid[1]))
 
 
 def _compared(nets: list[Any], rows: Any, grid: tuple[list[int], Any], options: dict[str, Any]) -> list[Any]:

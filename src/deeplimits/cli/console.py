@@ -64,7 +64,9 @@ def comparison(record: Any) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    colour = {"commutes": "green", "does not commute": "red"}.get(record.verdict.word, "yellow")
+    colour = {"commutes": "green", "agrees": "green", "does not commute": "red", "differs": "red"}.get(
+        record.verdict.word, "yellow"
+    )
     drawn = Text(text)
     drawn.highlight_regex(r"(?m)^VERDICT.*(?:\n  .*)*", f"bold {colour}")
     drawn.highlight_regex(r"(?m)^ *width +depth .*$", "bold")
