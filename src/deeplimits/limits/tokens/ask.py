@@ -169,8 +169,8 @@ def _agreeing(
         end = min(coarse[0].end, fine[0].end)
         apart = [np.abs(fine[0].position(t) - coarse[0].position(t)).max() for t in times[times <= end]]
         error = float(max(apart, default=0.0)) / flow.size_of(fine[0].position(0.0))
-        late = _apart(fine[1], coarse[1])
-        if max(error, late) <= accuracy or tolerance < 2 * finest:
+        late = _apart(*([event for event in found if event[0] <= end] for _, found in (fine, coarse)))
+        if max(error, late) <= accuracy or tolerance < 2 * finest or end < times[-1]:
             return fine, _reached(times, end), error, late
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy.integrate import LSODA, OdeSolution
 
 from deeplimits.limits.tokens.inputs import Array
 from deeplimits.progress import Bar
+
+MOST = 20_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def solve(
     """Return the path of x' = velocity(x) from `start`, shape (m, d), by LSODA.
 
     LSODA changes by itself between Adams' method and, where the equation is stiff, backward differentiation: tokens
-    that wait e^(c beta) long near each other cost few steps.
+    that wait e^(c beta) long near each other cost few steps. It stops after MOST steps, or where it does not advance.
 
     Args:
         velocity: of tokens, shape (m, d) to (m, d).
@@ -63,15 +65,22 @@ def solve(
             bar.reach(t)
             return velocity(y.reshape(shape)).ravel()
 
-        found = solve_ivp(
-            move, (0.0, end), start.ravel(), method="LSODA", dense_output=True, rtol=tolerance,
-            atol=tolerance * size_of(start), jac=derivative,
-        )  # fmt: skip
+        solver: Any = LSODA(
+            move, 0.0, start.ravel(), end, rtol=tolerance, atol=tolerance * size_of(start), jac=derivative
+        )
+        nodes, pieces = [0.0], []
+        while solver.status == "running" and len(pieces) < MOST:
+            solver.step()
+            if solver.status == "failed" or solver.t <= nodes[-1] or not np.isfinite(solver.y).all():
+                break
+            nodes.append(solver.t)
+            pieces.append(solver.dense_output())
+    if not pieces:
+        return Path(lambda t: start, np.zeros(1), 0.0)
+    curve = OdeSolution(nodes, pieces)
 
     def position(t: float) -> Array:
-        x = found.sol(t).reshape(shape)
+        x = curve(t).reshape(shape)
         return x / np.linalg.norm(x, axis=1, keepdims=True) if sphere else x
 
-    finite = np.isfinite(found.y).all(axis=0)
-    last = len(finite) - 1 if finite.all() else int(np.argmin(finite)) - 1
-    return Path(position, found.t[: last + 1], float(found.t[last]))
+    return Path(position, np.array(nodes), nodes[-1])
