@@ -100,6 +100,13 @@ def test_a_flow_without_rest_stops_at_its_evaluations():
     assert found.worst > 1e-3
 
 
+def test_a_flow_that_only_slows_down_gives_its_stillest_state():
+    found = steady_state(lambda z: z + (z - 1) ** 2 + 0.01, torch.zeros(1, 1, dtype=DOUBLE), evaluations=400)
+    assert not found.converged
+    assert abs(float(found.value) - 1) < 0.3
+    assert found.worst < 0.05
+
+
 def test_running_away_at_constant_speed_is_no_convergence():
     found = fixed_point(
         lambda z: z + 1, torch.zeros(1, 1, dtype=DOUBLE), method="picard", iterations=2000, tolerance=1e-3

@@ -31,6 +31,7 @@ def test_degrees_of_the_table():
     assert degree("tanh", shift=1.0, domain="real") == float("inf")
     assert degree("softplus") == degree("relu") == 1.0
     assert degree("tanh") == pytest.approx(1.0, abs=1e-9)
+    assert degree("relu", shift=1.3) == degree("softplus", shift=2.0) == 1.0  # at infinity
     for p in (0.2, 0.5, 0.9):
         assert degree("relu", power=p) == p
         assert degree("sigmoid", power=p) == pytest.approx(p * degree("sigmoid"))
@@ -117,6 +118,14 @@ def test_float32_converges_to_its_tolerance_and_says_when_it_cannot():
     made.tolerance = 1e-12
     with pytest.warns(ConvergenceWarning, match="1.0e-12 was asked for"):
         made(x)
+
+
+def test_signs_of_the_parameter_do_not_count():
+    made, x = layer(), inputs(4, 3)
+    expected = made(x)
+    with torch.no_grad():
+        made.weight[::2] *= -1
+    assert torch.equal(made(x), expected)
 
 
 def test_training_keeps_the_weights_valid_and_copies_agree():
