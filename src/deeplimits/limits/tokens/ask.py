@@ -64,7 +64,7 @@ def tokens(
         step: alpha ("hardmax"; 1 by default).
         ties: scores nearer than this share of the largest one are equal ("hardmax"; 1e-12 by default).
         epsilon: width of the kernel e^(-|x - y|^2 / 2 epsilon) ("sinkhorn"; 0.1 by default).
-        iterations: of Sinkhorn's algorithm, at most, each time (1000 by default).
+        iterations: of Sinkhorn's algorithm, at most, each time (300 by default).
         close: tokens joined by steps no longer than this are one cluster: radians on the sphere (0.1 by default),
             elsewhere a share of the largest distance at the start (0.01).
         accuracy: largest error of a coordinate, as a share of a token's size, and of the times at which clusters form,

@@ -19,7 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"beta": 1.0, "query_key": None, "value": None, "accuracy": 1e-6},
     "unnormalised": {"beta": 1.0, "query_key": None, "value": None, "accuracy": 1e-6},
     "hardmax": {"query_key": None, "step": 1.0, "ties": 1e-12},
-    "sinkhorn": {"epsilon": 0.1, "query_key": None, "value": None, "accuracy": 1e-6, "iterations": 1000},
+    "sinkhorn": {"epsilon": 0.1, "query_key": None, "value": None, "accuracy": 1e-6, "iterations": 300},
 }
 
 
