@@ -156,3 +156,23 @@ def test_other_records_are_refused(tmp_path):
     with pytest.raises(InputError, match="has no page"):
         dl.html([RECORDS[1], 3], tmp_path / "page.html")
     assert isinstance(proof(RECORDS[:1]), Proof)
+
+
+def test_drifts_that_are_not_known_are_no_numbers(tmp_path):
+    """Optima at the edge of the grid: no drift, no span; beside divergence: a number, and that it is undecided."""
+    losses = np.exp(-0.3 * np.array(GRID))[None, :, None] + np.zeros((2, 8, 2))
+    edge = summarise("mup", PLACES[:2], GRID, losses)
+    assert rates.rates_data(edge).title == "mup: optima at the edge of the grid"
+    text = dl.html(edge, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "0.00 octaves" not in text.partition('id="record"')[0] and "{'width'" not in text
+    losses[:, -2:] = inf
+    beside = summarise("mup", PLACES[:2], GRID, losses)
+    assert rates.rates_data(beside).title == "mup: optimum moves +0.00 octaves (undecided)"
+
+
+def test_means_above_the_axis_leave_a_mark():
+    losses = np.exp(0.6 * (np.array(GRID)[None, :, None] + 6) ** 2 + np.zeros((2, 8, 2)))
+    found = rates.rates_data(summarise("mup", PLACES[:2], GRID, losses))
+    axes = dl.plot(found.transfer).axes[0]
+    marks = [line.get_xdata() for line in axes.lines if line.get_marker() == "^"]
+    assert [list(mark) for mark in marks] == [[-3.0, -2.0, -1.0]] * 2 and found.limits[1] == 60 * found.limits[0]

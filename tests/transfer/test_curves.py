@@ -7,7 +7,8 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from deeplimits.transfer.evidence.curves import minimum, summarise
+from deeplimits.transfer.evidence.curves import summarise
+from deeplimits.transfer.evidence.optimum import minimum
 
 GRID = np.arange(-8.0, 0.0)
 SIZES = [{"width": 32}, {"width": 64}, {"width": 128}]
@@ -49,6 +50,35 @@ def test_edges_and_divergence_are_said():
     assert summarise("mup", SIZES, GRID.tolist(), losses).verdict == "transfers"
 
 
+def test_optima_at_the_edge_of_the_grid_are_not_known_to_stay():
+    """A place beyond the grid is nowhere: two of them do not tell a drift, one of them bounds it on one side."""
+    both = summarise("mup", SIZES, GRID.tolist(), bowls((2, 2, 2)))
+    assert both.verdict == "undecided" and both.moved == "" and (both.drift_low, both.drift_high) == (-inf, inf)
+    assert both.reason.startswith("how far the best learning rate moves is not known, as at width 32 the smallest loss")
+    assert "with larger learning rates" in both.reason and "+0.00" not in str(both)
+    assert both.curves[0].interval == "[-2.00, beyond the grid]"
+    first = summarise("sp", SIZES, GRID.tolist(), bowls((2, -4, -6)))
+    assert first.verdict == "undecided" and first.drift_low == -inf
+    assert first.drift_high == pytest.approx(-6 - (-1 - 1), abs=0.2)  # the first lies at most a spacing below the edge
+    assert "octaves or more (99 % interval [beyond the grid, " in first.reason
+
+
+@pytest.mark.parametrize(("spacing", "verdict"), [(1.0, "undecided"), (0.25, "transfers")])
+def test_an_optimum_beside_divergence_is_known_to_a_spacing_of_the_grid(spacing, verdict):
+    """Losses fall up to where training breaks: the best rate lies anywhere around the last one that trains."""
+    grid = -2 - spacing * np.arange(12.0)[::-1]
+    losses = np.exp(-0.3 * grid)[None, :, None] * np.array([1.0, 0.9, 0.8])[:, None, None] + np.zeros((3, 12, 2))
+    losses[:, 8:] = inf
+    found = summarise("mup", SIZES, grid.tolist(), losses)
+    assert found.verdict == verdict
+    assert (found.drift_low, found.drift_high) == pytest.approx((-2 * spacing, 2 * spacing))
+    curve = found.curves[0]
+    assert (curve.low, curve.high) == pytest.approx((grid[7] - spacing, grid[7] + spacing))
+    assert "beside a learning rate that diverges" in str(found)
+    if verdict == "undecided":
+        assert f"give finer learning rates around 2^{grid[7]:+.2f}" in found.reason
+
+
 def test_a_loss_deep_against_shallow_has_an_interval():
     losses = bowls((-4, -4.1, -4.1)) * np.array([1.0, 0.8, 0.5])[:, None, None]
     found = summarise("mup", SIZES, GRID.tolist(), losses)
@@ -78,8 +108,8 @@ def test_sizes_that_do_not_train_have_no_best_rate():
     assert np.isnan([found.curves[1].best_log2_lr, found.curves[2].low, found.drift, found.span]).all()
     lines = str(found).splitlines()
     assert lines[2:] == [
-        "  {'width': 64}: every run diverged: none of 32 trained",
-        "  {'width': 128}: at every learning rate a run diverged, 8 of 32",
+        "  width 64: every run diverged: none of 32 trained",
+        "  width 128: at every learning rate a run diverged, 8 of 32",
     ]
     assert "best" in lines[1] and "inf" not in str(found) and "nan" not in str(found)
 

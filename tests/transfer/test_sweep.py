@@ -167,7 +167,7 @@ def without_the_groups(model, groups, seed):
 @pytest.mark.parametrize(
     ("train", "words"),
     [
-        (longer_for_wide, "'width': 32.* trained for 2 steps.*'width': 64.* for 3 steps"),
+        (longer_for_wide, "width 32, depth 4 trained for 2 steps.*width 64, depth 4 for 3 steps"),
         (falling_to_a_floor, "where the plan's ratios say"),
         (without_the_groups, "into one group with one learning rate"),
         (lambda model, groups, seed: None, "train returned None"),

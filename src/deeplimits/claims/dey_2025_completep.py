@@ -11,7 +11,8 @@ import numpy as np
 
 from deeplimits.claims.claim import CONFIRMED, UNDECIDED, Claim, Curve, Measured, Panel, Part, Step
 from deeplimits.claims.one_thread import one_thread
-from deeplimits.transfer.evidence.curves import Transfer, minimum, summarise
+from deeplimits.transfer.evidence.curves import Transfer, summarise
+from deeplimits.transfer.evidence.optimum import minimum
 from deeplimits.transfer.evidence.side_by_side import Training, side_by_side
 from deeplimits.transfer.examples import mlp
 from deeplimits.transfer.examples.data import digits

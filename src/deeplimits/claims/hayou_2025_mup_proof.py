@@ -232,7 +232,7 @@ def _times(matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
 
 def several_steps(sizes: Sizes) -> Measured:
     """Measure the best rate after several steps: its exponent in the width."""
-    from deeplimits.transfer.evidence.curves import minimum
+    from deeplimits.transfer.evidence.optimum import minimum
 
     start = float(limit(problem()[1]))
     grid = np.arange(-2.5, 0.76, 0.25)

@@ -14,7 +14,7 @@ from deeplimits.claims import agreement
 from deeplimits.claims.claim import Curve
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.plane.record import Estimate
-from deeplimits.transfer.evidence.curves import minimum
+from deeplimits.transfer.evidence.optimum import minimum
 from deeplimits.transfer.evidence.side_by_side import Runs, Training, side_by_side
 from deeplimits.transfer.examples.data import digits
 from deeplimits.transfer.make import transfer

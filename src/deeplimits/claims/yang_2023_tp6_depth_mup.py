@@ -157,7 +157,7 @@ def diversity(sizes: Sizes) -> Measured:
         )
     )  # fmt: skip
     title = "Every block brings features of its own"
-    return Measured(parts, [Panel(title, "depth L", "Σ |h_l − h_{l−1}|² / |h_{l−1}|²", curves, y_scale="log")])
+    return Measured(parts, [Panel(title, "depth L", "sum over blocks of |Δh|² / |h|²", curves, y_scale="log")])
 
 
 def _states(runs: Runs) -> list[torch.Tensor]:

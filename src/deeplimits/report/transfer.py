@@ -27,8 +27,9 @@ CAPTIONS = {
     ),
     "rates": (
         "Loss against learning rate",
-        "A colour a size; lines join means over seeds, dots are seeds, crosses at the top are runs that diverged. "
-        "The ring is the optimum, the bar below it its 99 % interval. Learning rates are those of the smallest model.",
+        "A colour a size; lines join means over seeds, dots are seeds. At the top, crosses are rates at which a run "
+        "diverged, triangles means beyond the axis. The ring is the optimum, the bar below it its 99 % interval. "
+        "Learning rates are those of the smallest model.",
     ),
     "optima": (
         "Where the optimum lies, and how good it is",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+from deeplimits.transfer.anatomy.names import in_words
 from deeplimits.transfer.evidence.coordinates import CoordinateCheck, exponents
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof
@@ -50,10 +51,13 @@ def _check_card(check: CoordinateCheck) -> dict[str, Any]:
 
 
 def _transfer_card(found: Transfer) -> dict[str, Any]:
-    facts = [("span of the optima", f"{found.span:.2f} octaves")] if isfinite(found.span) else []
+    edges = any(curve.at_edge for curve in found.curves)
+    facts = []
+    if isfinite(found.span) and (found.span or not edges):
+        facts.append(("span of the optima", f"{found.span:.2f} octaves{' or more' if edges else ''}"))
     if found.loss_ratio == found.loss_ratio:
         interval = f"[{found.ratio_low:.2g}, {found.ratio_high:.2g}]"
-        facts.append(("loss at the optimum, last size over first", f"{found.loss_ratio:.3g} {interval}"))
+        facts.append(("loss at the best learning rate, last size over first", f"{found.loss_ratio:.3g} {interval}"))
     if found.schedule:
         facts.append(("every run", found.schedule))
     diverged = sum(curve.diverged for curve in found.curves)
@@ -101,9 +105,8 @@ def _exponent(rule: str, c: Any) -> list[str]:
 
 
 def _optimum(rule: str, curve: Any) -> list[str]:
-    size = ", ".join(f"{name} {value}" for name, value in curve.size.items())
-    note = "at the edge of the grid" if curve.at_edge else ""
-    note += f" {curve.diverged} runs diverged" if curve.diverged else ""
+    size = in_words(curve.size)
+    note = "; ".join(filter(None, (curve.note, f"{curve.diverged} runs diverged" if curve.diverged else "")))
     if not curve.trained:
         return [rule, size, "none", "", "", curve.untrained]
-    return [rule, size, f"2^{curve.best_log2_lr:.2f}", curve.interval, f"{curve.best_loss:.4g}", note.strip()]
+    return [rule, size, f"2^{curve.best_log2_lr:.2f}", curve.interval, f"{curve.best_loss:.4g}", note]

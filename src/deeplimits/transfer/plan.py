@@ -16,7 +16,7 @@ from deeplimits.transfer import budget
 from deeplimits.transfer.anatomy import checks
 from deeplimits.transfer.anatomy.initial import Hold, sizes
 from deeplimits.transfer.anatomy.matching import listed
-from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.names import bare, in_words
 from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Rule, family, get
@@ -253,7 +253,7 @@ class Plan:
         return self.explain(every=False)
 
     def __repr__(self) -> str:
-        sizes = f"{dict(self.base)} to {dict(self.target)}"
+        sizes = f"{in_words(self.base)} to {in_words(self.target)}"
         return f"<Plan: {self.rule}, {self.optimizer}, {sizes}, {len(self.rows)} parameters>"
 
     def save(self, path: str | Path) -> None:
@@ -277,10 +277,10 @@ class Plan:
         if set(found) != set(planned):
             odd = sorted(set(found) ^ set(planned))
             why = f"the model is not the plan's target: {listed(odd, 3)} on one side only"
-            raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
+            raise InputError(where, why, f"build it with the target's sizes: {in_words(self.target)}")
         for name, parameter in found.items():
             shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
             if shape != planned[name]:
                 why = f"{name} has shape {shape}, the plan's target {planned[name]}"
-                raise InputError(where, why, f"build it with the target's sizes {dict(self.target)}")
+                raise InputError(where, why, f"build it with the target's sizes: {in_words(self.target)}")
         return found

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 import deeplimits as dl
-from deeplimits.transfer.evidence.curves import minimum, summarise
+from deeplimits.transfer.anatomy.names import in_words
+from deeplimits.transfer.evidence.curves import summarise
+from deeplimits.transfer.evidence.optimum import minimum
 from deeplimits.transfer.evidence.side_by_side import Training, side_by_side
 from deeplimits.transfer.examples import mlp
 from deeplimits.transfer.examples.data import digits
@@ -118,7 +120,7 @@ def test_report_25_a_minimum_and_its_interval_at_every_width():
     for curve, centre in zip(found.curves, (-4, -4, -5), strict=True):
         assert curve.low <= curve.best_log2_lr <= curve.high
         assert curve.best_log2_lr == pytest.approx(centre, abs=0.1)
-        assert f"{dict(curve.size)}: best 2^{curve.best_log2_lr:+.2f} [{curve.low:+.2f}, " in str(found)
+        assert f"{in_words(curve.size)}: best 2^{curve.best_log2_lr:+.2f} [{curve.low:+.2f}, " in str(found)
     assert found.span == pytest.approx(1, abs=0.2)
 
 

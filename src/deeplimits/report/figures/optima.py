@@ -10,6 +10,7 @@ from typing import Any
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, measured
 from deeplimits.report.figures.rates import label
+from deeplimits.transfer.anatomy.names import width_first
 from deeplimits.transfer.evidence.curves import Transfer
 
 
@@ -43,7 +44,6 @@ def optima_data(transfers: Sequence[Transfer], of: str) -> OptimaData | None:
     """
     first = transfers[0]
     kept = [each for each in transfers if [c.size for c in each.curves] == [c.size for c in first.curves]]
-    order = sorted(first.curves[0].size, key=lambda name: (name != "width", name))
     values, errors = [], []
     for each in kept:
         best = [c.best_log2_lr for c in each.curves]
@@ -58,7 +58,16 @@ def optima_data(transfers: Sequence[Transfer], of: str) -> OptimaData | None:
     title = {"rate": "Best learning rate, octaves from the base's", "loss": "Loss at the best learning rate"}[of]
     sizes = tuple(label(c.size) for c in first.curves)
     rules = tuple(each.rule for each in kept)
-    return OptimaData(title, of, sizes, " × ".join(order), rules, tuple(values), tuple(errors), first.margin)
+    return OptimaData(
+        title,
+        of,
+        sizes,
+        " × ".join(width_first(first.curves[0].size)),
+        rules,
+        tuple(values),
+        tuple(errors),
+        first.margin,
+    )
 
 
 def draw(axes: Any, data: OptimaData) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, superscript
-from deeplimits.transfer.evidence.curves import Curve, Transfer
+from deeplimits.transfer.anatomy.names import width_first
+from deeplimits.transfer.evidence.curves import UNDECIDED, Curve, Transfer
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ def label(size: Mapping[str, int]) -> str:
         >>> label({"depth": 8, "width": 64}), label({"width": 64})
         ('64 × 8', '64')
     """
-    order = sorted(size, key=lambda name: (name != "width", name))
-    return " × ".join(str(size[name]) for name in order)
+    return " × ".join(str(size[name]) for name in width_first(size))
 
 
 def rates_data(transfer: Transfer, beside: Sequence[Transfer] = ()) -> RatesData:
@@ -46,9 +46,18 @@ def rates_data(transfer: Transfer, beside: Sequence[Transfer] = ()) -> RatesData
     losses = [mean for each in (transfer, *beside) for curve in each.curves for mean in means(curve) if isfinite(mean)]
     lowest = min(losses, default=1.0)
     top = min(max(losses, default=1.0), 60 * lowest if lowest > 0 else inf)
-    moved = f"optimum moves {transfer.drift:+.2f} octaves".replace("-", "−")
-    words = moved if isfinite(transfer.drift) else "a size without an optimum"
-    return RatesData(f"{transfer.rule}: {words}", transfer, (lowest, top))
+    return RatesData(f"{transfer.rule}: {_moved(transfer)}", transfer, (lowest, top))
+
+
+def _moved(transfer: Transfer) -> str:
+    if not isfinite(transfer.drift):
+        return "a size without an optimum"
+    if not transfer.moved:
+        return "optima at the edge of the grid"
+    asked = (
+        " (undecided)" if transfer.verdict == UNDECIDED and isfinite(transfer.drift_high - transfer.drift_low) else ""
+    )
+    return f"optimum moves {transfer.moved}{asked}".replace("-", "−")
 
 
 def means(curve: Curve) -> list[float]:
@@ -78,7 +87,10 @@ def draw(axes: Any, data: RatesData) -> None:
             kept = [loss for loss in losses if isfinite(loss)]
             axes.plot([place] * len(kept), kept, ".", color=colour, markersize=3.0, zorder=2)
         gone = [place for place, value in zip(x, level, strict=True) if not isfinite(value)]
-        axes.plot(gone, [high * 1.25 if positive else high] * len(gone), "x", color=colour, markersize=5, zorder=2)
+        top = high * 1.25 if positive else high
+        axes.plot(gone, [top] * len(gone), "x", color=colour, markersize=5, zorder=2)
+        above = [place for place, value in zip(x, level, strict=True) if top < value < inf]
+        axes.plot(above, [top] * len(above), "^", color=colour, markersize=5, zorder=2)
         if isfinite(curve.best_loss):
             ends = [min(max(end, x[0]), x[-1]) for end in (curve.low, curve.high)]
             axes.plot(ends, [curve.best_loss] * 2, color=colour, linewidth=2.6, alpha=0.45, solid_capstyle="butt")
@@ -87,14 +99,10 @@ def draw(axes: Any, data: RatesData) -> None:
                 markeredgecolor=colour, markerfacecolor=theme.LIGHT["paper"],
             )  # fmt: skip
     _scales(axes, data, positive)
-    _key(axes, [label(curve.size) for curve in curves], colours, " × ".join(_names(curves[0].size)))
+    _key(axes, [label(curve.size) for curve in curves], colours, " × ".join(width_first(curves[0].size)))
     axes.set_xlabel("learning rate of the base")
     axes.set_ylabel("final loss")
     axes.set_title(data.title, pad=24)
-
-
-def _names(size: Mapping[str, int]) -> list[str]:
-    return sorted(size, key=lambda name: (name != "width", name))
 
 
 def _scales(axes: Any, data: RatesData, positive: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 _WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -27,6 +28,26 @@ def starred(name: str) -> str:
         'blocks.*.up.weight'
     """
     return _PLACE.sub("*", name)
+
+
+def width_first(size: Mapping[str, Any]) -> list[str]:
+    """Return the names of a size's dimensions, the width before the others.
+
+    Example:
+        >>> width_first({"depth": 4, "width": 32})
+        ['width', 'depth']
+    """
+    return sorted(size, key=lambda name: (name != "width", name))
+
+
+def in_words(size: Mapping[str, Any]) -> str:
+    """Return a size in words.
+
+    Example:
+        >>> in_words({"depth": 4, "width": 32})
+        'width 32, depth 4'
+    """
+    return ", ".join(f"{name} {size[name]}" for name in width_first(size))
 
 
 def pooled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from deeplimits.transfer.anatomy.names import stacks
+from deeplimits.transfer.anatomy.names import in_words, stacks
 from deeplimits.transfer.plan import Plan
 
 SHARE = "stand in dimensions that grow"
@@ -78,8 +78,8 @@ def audit(plan: Plan) -> Audit:
     return Audit(
         plan.rule,
         plan.optimizer,
-        _named(plan.base),
-        _named(plan.target),
+        in_words(plan.base),
+        in_words(plan.target),
         total,
         of(grows),
         of([row for row in plan.rows if row.depth_ratio != 1]),
@@ -88,7 +88,3 @@ def audit(plan: Plan) -> Audit:
         tuple(fixed),
         tuple(note for note in plan.notes if SHARE not in note),
     )
-
-
-def _named(size: Any) -> str:
-    return ", ".join(f"{key} {value}" for key, value in size.items())

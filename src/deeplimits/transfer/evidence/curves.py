@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from deeplimits.transfer.anatomy.names import in_words
+from deeplimits.transfer.evidence.optimum import minimum, room
+
 TRANSFERS, DRIFTS, UNDECIDED = "transfers", "drifts", "undecided"
 RESAMPLES, CONFIDENCE = 2000, 0.99
 OCTAVES = 0.75
@@ -27,8 +30,8 @@ class Curve:
         losses: shape (learning rates, seeds); infinite where training diverged.
         best_log2_lr: minimum of the parabola through the three points around the smallest mean log loss; NaN where
             no learning rate trains at every seed.
-        low, high: its bootstrap interval over seeds, widened as Student's t is for few of them; an end of the grid
-            where it reaches beyond.
+        low, high: its bootstrap interval over seeds, widened as Student's t is for few of them and by `room`; an end
+            of the grid where it reaches beyond.
         best_loss: geometric mean of the loss there; infinite where no learning rate trains.
         at_edge: whether the smallest loss lies at an end of the grid, so that the minimum may lie beyond.
         diverged: runs whose loss was not finite.
@@ -55,6 +58,17 @@ class Curve:
         return interval(self.low, self.high, self.log2_lrs[0], self.log2_lrs[-1])
 
     @property
+    def beside_divergence(self) -> bool:
+        """Whether a learning rate next to the best diverges, which is known to a spacing of the grid only."""
+        return 0 < max(room(np.array(self.log2_lrs), np.array(self.losses))) < inf
+
+    @property
+    def note(self) -> str:
+        """Why the best learning rate may lie elsewhere, in words; empty where the parabola tells."""
+        beside = "beside a learning rate that diverges" if self.beside_divergence else ""
+        return "at the edge of the grid" if self.at_edge else beside
+
+    @property
     def untrained(self) -> str:
         """Why there is no best learning rate, in words."""
         runs = sum(map(len, self.losses))
@@ -70,7 +84,8 @@ class Transfer:
         rule: the parametrization.
         curves: one a size, the base first.
         drift: best log2 learning rate of the last size minus that of the first, in octaves.
-        drift_low, drift_high: its bootstrap interval.
+        drift_low, drift_high: its bootstrap interval, widened by the `room` of both optima; infinite where one lies at
+            the edge of the grid.
         span: largest minus smallest of the best log2 learning rates.
         loss_ratio: loss at the optimum of the last size over that of the first: deep against shallow.
         ratio_low, ratio_high: its bootstrap interval.
@@ -94,16 +109,20 @@ class Transfer:
     margin: float = OCTAVES
     schedule: str = ""
 
+    @property
+    def moved(self) -> str:
+        """How far the best learning rate moves, in words; empty where that is not known."""
+        return moved(self.drift, self.drift_low, self.drift_high)
+
     def __str__(self) -> str:
         lines = [f"{self.rule}: {self.verdict}. {self.reason}"]
         for curve in self.curves:
             if not curve.trained:
-                lines.append(f"  {dict(curve.size)}: {curve.untrained}")
+                lines.append(f"  {in_words(curve.size)}: {curve.untrained}")
                 continue
-            edge = "  at the edge of the grid" if curve.at_edge else ""
-            lost = f"  {curve.diverged} diverged" if curve.diverged else ""
             best = f"best 2^{curve.best_log2_lr:+.2f} {curve.interval}, loss {curve.best_loss:.4g}"
-            lines.append(f"  {dict(curve.size)}: {best}{edge}{lost}")
+            lost = f"{curve.diverged} diverged" if curve.diverged else ""
+            lines.append(f"  {in_words(curve.size)}: {'  '.join(filter(None, (best, curve.note, lost)))}")
         return "\n".join(lines + ([f"  trained for {self.schedule}"] if self.schedule else []))
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,36 +137,20 @@ def interval(low: float, high: float, first: float, last: float) -> str:
         >>> interval(-9.5, -4.25, -8, -1), interval(-6, 40, -8, -1)
         ('[beyond the grid, -4.25]', '[-6.00, beyond the grid]')
     """
-    ends = ("beyond the grid" if end <= first or end >= last else f"{end:+.2f}" for end in (low, high))
-    return f"[{', '.join(ends)}]"
+    ends = ((low, low <= first), (high, high >= last))
+    return f"[{', '.join('beyond the grid' if beyond else f'{end:+.2f}' for end, beyond in ends)}]"
 
 
-def minimum(log2_lrs: np.ndarray, losses: np.ndarray) -> tuple[float, float, bool]:
-    """Return (best log2 learning rate, loss there, whether it lies at an end of the grid); NaN where none trains.
-
-    Args:
-        log2_lrs: shape (R,), rising.
-        losses: shape (R, S); diverged runs are infinite. Averaged in logarithms where all are positive.
+def moved(drift: float, low: float, high: float) -> str:
+    """Return a drift in words, empty where its interval has no end.
 
     Example:
-        >>> x = np.arange(-4.0, 1.0)
-        >>> best, loss, edge = minimum(x, np.exp((x - (-1.7)) ** 2)[:, None])
-        >>> round(best, 6), round(loss, 6), edge
-        (-1.7, 1.0, False)
+        >>> moved(-2.5, -3, -2), moved(-2.5, -inf, -2), moved(0.0, -inf, inf)
+        ('-2.50 octaves', '-2.50 octaves or more', '')
     """
-    positive = bool((losses > 0).all())
-    level = np.log(losses).mean(1) if positive else losses.mean(1)
-    back = np.exp if positive else float
-    place = int(np.argmin(level))
-    if not np.isfinite(level[place]):
-        return nan, inf, False
-    if place in (0, len(level) - 1) or not np.isfinite(level[place - 1 : place + 2]).all():
-        return float(log2_lrs[place]), float(back(level[place])), place in (0, len(level) - 1)
-    c, b, a = np.polynomial.polynomial.polyfit(
-        log2_lrs[place - 1 : place + 2] - log2_lrs[place], level[place - 1 : place + 2], 2
-    )
-    offset = -b / (2 * a) if a > 0 else 0.0
-    return float(log2_lrs[place] + offset), float(back(c + b * offset + a * offset**2)), False
+    if not isfinite(drift) or (low == -inf and high == inf):
+        return ""
+    return f"{drift:+.2f} octaves{'' if isfinite(high - low) else ' or more'}"
 
 
 def summarise(
@@ -176,9 +179,12 @@ def summarise(
     again = np.array(
         [[minimum(x, at[:, draw])[:2] for at, draw in zip(losses, each, strict=True)] for each in draws]
     )  # (resamples, sizes, place and loss)
-    places, lowest, moved = np.array([b[0] for b in best]), np.array([b[1] for b in best]), again[..., 0]
-    ends = np.clip(_interval(places, moved, seeds - 1), x[0], x[-1])
-    drifts = _interval(places[-1] - places[0], moved[:, -1] - moved[:, 0], 2 * (seeds - 1))
+    places, lowest, moves = np.array([b[0] for b in best]), np.array([b[1] for b in best]), again[..., 0]
+    below, above = np.array([room(x, at) for at in losses]).T
+    low, high = _interval(places, moves, seeds - 1)
+    ends = np.clip([low - below, high + above], x[0], x[-1])
+    low, high = _interval(places[-1] - places[0], moves[:, -1] - moves[:, 0], 2 * (seeds - 1))
+    drift = float(places[-1] - places[0]), float(low - below[-1] - above[0]), float(high + above[-1] + below[0])
     curves = tuple(
         Curve(
             dict(size), tuple(x.tolist()), tuple(map(tuple, at.tolist())), b, float(low), float(high), loss, edge,
@@ -187,7 +193,6 @@ def summarise(
         for size, at, (b, loss, edge), low, high in zip(sizes, losses, best, *ends, strict=True)
     )  # fmt: skip
     ratio = _ratio(lowest, again[..., 1], seeds)
-    drift = float(places[-1] - places[0]), float(drifts[0]), float(drifts[1])
     verdict, reason = _verdict(drift, ratio, curves, margin)
     span = float(np.ptp(places))
     return Transfer(rule, curves, *drift, span, *ratio, verdict, reason, margin, schedule)
@@ -211,18 +216,19 @@ def _interval(value: Any, resampled: np.ndarray, degrees: int) -> np.ndarray:
 
 
 def _verdict(drift: Interval, ratio: Interval, curves: tuple[Curve, ...], margin: float) -> tuple[str, str]:
-    value, low, high = drift
+    _, low, high = drift
     dead = next((curve for curve in curves if not curve.trained), None)
     if dead is not None:
-        return UNDECIDED, f"at {dict(dead.size)} {dead.untrained}; give smaller learning rates"
+        return UNDECIDED, f"at {in_words(dead.size)} {dead.untrained}; give smaller learning rates"
     reach = curves[0].log2_lrs[-1] - curves[0].log2_lrs[0]
     around = f"{100 * CONFIDENCE:g} % interval {interval(low, high, -reach, reach)}"
-    words = f"the best learning rate moves by {value:+.2f} octaves ({around})"
-    edges = [curve for curve in curves if curve.at_edge]
-    if edges:
-        side = "smaller" if edges[0].best_log2_lr == edges[0].log2_lrs[0] else "larger"
-        place = f"at {dict(edges[0].size)} the smallest loss lies at the edge of the grid: widen it"
-        return UNDECIDED, f"{words}, but {place} with {side} learning rates"
+    words = f"the best learning rate moves by {moved(*drift)} ({around})"
+    edge = next((curve for curve in curves if curve.at_edge), None)
+    if edge is not None:
+        side = "smaller" if edge.best_log2_lr == edge.log2_lrs[0] else "larger"
+        place = f"at {in_words(edge.size)} the smallest loss lies at the edge of the grid: widen it"
+        known = f"{words}, but" if moved(*drift) else "how far the best learning rate moves is not known, as"
+        return UNDECIDED, f"{known} {place} with {side} learning rates"
     after = "" if np.isnan(ratio[0]) else f"; loss at the optimum x {ratio[0]:.3g} [{ratio[1]:.3g}, {ratio[2]:.3g}]"
     if ratio[1] > 1:
         after += ": the largest model is worse than the base"
@@ -230,4 +236,12 @@ def _verdict(drift: Interval, ratio: Interval, curves: tuple[Curve, ...], margin
         return TRANSFERS, f"{words}, within {margin:g}{after}"
     if low > margin or high < -margin:
         return DRIFTS, f"{words}, beyond {margin:g}{after}"
+    beside = next((curve for curve in (curves[0], curves[-1]) if curve.beside_divergence), None)
+    if beside is not None:
+        place = f"at {in_words(beside.size)} a learning rate next to the best diverges, and the best is known to one"
+        finer = f"give finer learning rates around 2^{beside.best_log2_lr:+.2f}"
+        return (
+            UNDECIDED,
+            f"{words}: {place} spacing of the grid only; {finer} to tell whether that is within {margin:g}",
+        )
     return UNDECIDED, f"{words}: more seeds or a finer grid would tell whether that is within {margin:g}{after}"

@@ -18,6 +18,7 @@ from torch import nn
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy.initial import materialised
+from deeplimits.transfer.anatomy.names import in_words
 from deeplimits.transfer.evidence import schedule
 from deeplimits.transfer.evidence.curves import OCTAVES, Transfer, summarise
 from deeplimits.transfer.evidence.workers import Done, shared
@@ -151,7 +152,7 @@ def _trained(
 def _common(found: Mapping[str, Done]) -> schedule.Schedule | None:
     """Return the schedule of all runs that did not diverge; runs of different ones are refused."""
     pairs = [(dict(Task.of(key).size), run) for key, run in sorted(found.items()) if isfinite(run.loss)]
-    return schedule.common([(str(size), run.notes["schedule"]) for size, run in pairs if "schedule" in run.notes])
+    return schedule.common([(in_words(size), run.notes["schedule"]) for size, run in pairs if "schedule" in run.notes])
 
 
 def _fingerprint(function: Any) -> str:
