@@ -19,6 +19,7 @@ _HOME = {
     "ManifoldGeometric": "manifold_geometric",
     "Fractal": "fractal",
     "FractalNet": "fractal",
+    "Hypercomplex": "hypercomplex",
     "fixed_point": "iteration",
     "steady_state": "steady",
     "Injected": "injected",
