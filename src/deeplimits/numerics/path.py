@@ -86,6 +86,18 @@ def with_time(path: np.ndarray) -> np.ndarray:
     return np.column_stack([path, np.linspace(0.0, 1.0, len(path))])
 
 
+def length(path: np.ndarray) -> float:
+    """Return the length of a path, whatever its size.
+
+    Example:
+        >>> round(length(np.array([[0.0, 0.0], [3e200, 4e200]])) / 1e200, 12)
+        5.0
+    """
+    steps = np.diff(path, axis=0)
+    largest = float(np.abs(steps).max())
+    return largest * float(np.sqrt(((steps / (largest or 1.0)) ** 2).sum(1)).sum())
+
+
 def moments(path: np.ndarray, clock: int | None = None) -> np.ndarray:
     """Return when a path is at its points, from 0 to 1: evenly, or as channel `clock` says.
 

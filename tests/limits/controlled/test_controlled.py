@@ -255,6 +255,18 @@ def test_refused_paths(case):
         dl.kernel(Net("relu"), given)
 
 
+@pytest.mark.parametrize("name", ["identity", "relu"])
+@pytest.mark.parametrize("length", [1e3, 1e9, 1e60, 1e200])
+def test_long_paths_are_told(name, length):
+    """Never a number that is wrong in silence: the size is said, or how far the value can be trusted."""
+    line, other = np.array([[0.0], [length]]), np.array([[0.0], [1.0]])
+    for given in ([line], [line, other]):
+        with pytest.raises(
+            (dl.errors.PrecisionError, dl.errors.AccuracyWarning), match="scale the paths or weight_std"
+        ):
+            dl.kernel(Net(name, weight_std=2.0), given, get="nngp")
+
+
 def test_refusals():
     with pytest.raises(dl.errors.InputError, match="X1 has 2 channels and X2 has 1"):
         dl.kernel(Net("relu"), [LINE], [LINE[:, :1]])

@@ -19,7 +19,7 @@ from deeplimits.limits.kernel.lowering import Lowering
 from deeplimits.limits.kernel.lowering import kernel as question
 from deeplimits.limits.kernel.record import Kernel
 from deeplimits.numerics.arrays import check_memory, is_tensor
-from deeplimits.numerics.path import check_paths, with_time
+from deeplimits.numerics.path import check_paths, length, with_time
 
 
 @question.rule(ControlledResNet, source="cirone-2023-neural-signature-kernels", valid="inputs are paths")
@@ -127,7 +127,7 @@ def _finite(found: np.ndarray, law: solve.Law, paths: tuple[list[np.ndarray], li
         return
     at = tuple(int(n) for n in np.argwhere(~np.isfinite(found))[0])
     ends = zip(paths, (at[0], at[-1]), strict=True)
-    lengths = [float(np.sqrt((np.diff(held[n], axis=0) ** 2).sum(1)).sum()) for held, n in ends]
+    lengths = [length(held[n]) for held, n in ends]
     why = f"entry {at} is larger than float64 holds: weight_std^2 = {law.weight:.3g}, lengths of the paths "
     why += f"{lengths[0]:.3g} and {lengths[1]:.3g}; the kernel grows like exp(2 weight_std sqrt(their product))"
     raise PrecisionError("kernel", why, "scale the paths or weight_std down")

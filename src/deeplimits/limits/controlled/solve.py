@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import factorial, inf, pi
+from math import inf, lgamma, log, pi
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,10 @@ def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
         return _identity(law, _series_matrix(law, dx, dy))
     if depth != inf:
         return grid(law, dx, dy, kink.EULER)
-    return _extrapolated(lambda parts: grid(law, cut(dx, parts), cut(dy, parts), kink.SECOND), _levels(law, dx, dy))
+    levels = _levels(law, dx, dy)
+    if isinstance(levels, tuple):
+        return _too_large((len(dx), len(dx if dy is None else dy)), levels)
+    return _extrapolated(lambda parts: grid(law, cut(dx, parts), cut(dy, parts), kink.SECOND), levels)
 
 
 def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
@@ -79,7 +82,10 @@ def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
         return _identity(law, paired(law.weight, dx, dx))
     if depth != inf:
         return _variances(law, dx, kink.EULER)
-    return _extrapolated(lambda parts: _variances(law, cut(dx, parts), kink.SECOND), _levels(law, dx, None))
+    levels = _levels(law, dx, None)
+    if isinstance(levels, tuple):
+        return _too_large((len(dx),), levels[:1])
+    return _extrapolated(lambda parts: _variances(law, cut(dx, parts), kink.SECOND), levels)
 
 
 def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -137,7 +143,8 @@ def paired(weight: float, dx: Paths, dy: Paths) -> np.ndarray:
 def _order(weight: float, dx: Paths, dy: Paths) -> int:
     """Return where in ORDERS to begin: the terms of an edge fall like S^n / n!^2, S the largest <x_t - x_0, dy>."""
     reach = max(_reach(dx) * _longest(dy), _reach(dy) * _longest(dx)) * weight
-    fits = [n for n, order in enumerate(series.ORDERS) if reach**order <= ROUNDING * factorial(order) ** 2]
+    size = log(max(reach, TINY))
+    fits = [n for n, order in enumerate(series.ORDERS) if order * size <= log(ROUNDING) + 2 * lgamma(order + 1)]
     return fits[0] if fits else len(series.ORDERS) - 1
 
 
@@ -241,9 +248,8 @@ def _variances(law: Law, dx: Paths, scheme: Scheme) -> np.ndarray:
     equation = _kinked(law, scheme)
     if equation is not None:
         return np.array([roots[-1, 0] ** 2 for roots in _roots(dx, equation)])
-    return general.own(_padded(dx), general.Equation(law.family, law.weight, law.bias, law.start, scheme))[
-        :, -1
-    ].numpy()
+    general_equation = general.Equation(law.family, law.weight, law.bias, law.start, scheme)
+    return general.own(_padded(dx), general_equation)[:, -1].numpy()
 
 
 def _extrapolated(solved: Callable[[int], np.ndarray], levels: int) -> np.ndarray:
@@ -259,17 +265,21 @@ def _romberg(values: list[np.ndarray]) -> np.ndarray:
     return values[0]
 
 
-def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
-    """Return how many levels `_extrapolated` needs, from a few of the longest paths, as many as fill a vector."""
-    x, y = (_few(paths, count) for paths, count in zip((dx, dx if dy is None else dy), TRIED, strict=True))
+def _levels(law: Law, dx: Paths, dy: Paths | None) -> int | tuple[int, int]:
+    """Return how many levels `_extrapolated` needs, or the place of a value larger than float64 holds.
+
+    From a few of the longest paths, as many as fill a vector.
+    """
+    (at_x, x), (at_y, y) = _longest_few(dx, TRIED[0]), _longest_few(dx if dy is None else dy, TRIED[1])
     values = [grid(law, x, y, kink.SECOND)]
     while True:
         parts = 2 ** len(values)
         found, *variances = _with_variances(law, cut(x, parts), cut(y, parts), kink.SECOND)
         values.append(found)
         if not np.isfinite(found).all():
-            return len(values)  # too large at this level: what the caller refuses
-        size = np.maximum(np.sqrt(np.outer(*variances)), TINY)  # coarse cells may lose a variance
+            i, j = np.argwhere(~np.isfinite(found))[0]
+            return int(at_x[i]), int(at_y[j])
+        size = np.maximum(np.sqrt(variances[0])[:, None] * np.sqrt(variances[1]), TINY)  # coarse cells may lose one
         error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
         if error <= ACCURACY:
             return len(values) - 1
@@ -279,6 +289,12 @@ def _levels(law: Law, dx: Paths, dy: Paths | None) -> int:
             return len(values)
 
 
-def _few(steps: Paths, count: int) -> list[np.ndarray]:
-    order = np.argsort([-float(np.abs(path).sum()) for path in steps], kind="stable")
-    return [steps[i] for i in order[:count]]
+def _longest_few(steps: Paths, count: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    order = np.argsort([-float(np.abs(path).sum()) for path in steps], kind="stable")[:count]
+    return order, [steps[i] for i in order]
+
+
+def _too_large(shape: tuple[int, ...], at: tuple[int, ...]) -> np.ndarray:
+    found = np.zeros(shape)
+    found[at] = inf
+    return found
