@@ -131,6 +131,56 @@ def test_heads_that_grow_in_number_need_nothing(settings):
     assert not plan.scales and {row.logits_factor for row in plan.rows} == {1.0}
 
 
+class Learned(nn.Module):
+    """Learned queries (or keys and values) attend to a sequence in four heads, as in the Perceiver."""
+
+    def __init__(self, width, ready, of, latent=lambda z, x: z.expand(len(x), -1, -1)):
+        super().__init__()
+        self.latents, self.read_in = nn.Parameter(torch.randn(1, 5, width)), nn.Embedding(17, width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.mix, self.head, self.norm = nn.Linear(width, width), nn.Linear(width, 3), nn.LayerNorm(width)
+        self.ready, self.of, self.latent = ready, of, latent
+
+    def forward(self, x):
+        x = self.read_in(x)
+        latents = self.latent(self.latents, x)
+        q, k = (self.norm(latents), x) if self.of == "queries" else (x, self.norm(latents))
+        q, k, v = (
+            f(y).unflatten(-1, (4, -1)).transpose(1, 2) for f, y in ((self.query, q), (self.key, k), (self.value, k))
+        )
+        if self.ready:
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+        else:
+            y = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+        return self.head(self.mix(y.transpose(1, 2).flatten(2)).mean(1))
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("of", ["queries", "keys"])
+def test_learned_queries_and_keys(ready, of):
+    plan = dl.transfer(lambda width: Learned(width, ready, of), **WIDE)
+    assert "attention: 4 heads of 8 become 4 of 32" in plan.notes
+    assert {row.name for row in plan.rows if row.logits_factor != 1} == {"query.weight", "query.bias"}
+    row = plan["query.weight"]
+    assert (row.role, row.logits_factor, row.lr_mult) == ("hidden", 1 / 2, 1 / 8)
+    assert (plan["latents"].role, plan["latents"].lr_mult) == ("gain or bias", 1)
+
+
+def test_learned_queries_without_a_batch_or_a_matrix():
+    plain = dl.transfer(lambda width: Learned(width, True, "queries", lambda z, x: z[:, :2]), **WIDE)
+    assert plain["query.weight"].logits_factor == 1 / 2
+
+    class Pooled(Learned):
+        def forward(self, x):
+            x = self.read_in(x)
+            q, k, v = (y.unflatten(-1, (4, -1)).transpose(1, 2) for y in (self.latents, self.key(x), self.value(x)))
+            y = nn.functional.scaled_dot_product_attention(q.expand(len(x), -1, -1, -1), k, v)
+            return self.head(y.transpose(1, 2).flatten(2).mean(1))
+
+    plan = dl.transfer(lambda width: Pooled(width, True, "queries"), **WIDE)
+    assert plan["latents"].logits_factor == 1 / 2
+
+
 def test_rules_that_leave_readouts_alone_leave_logits_alone():
     plan = dl.transfer(build(heads=4), **{**WIDE, "rule": "sp"})
     assert {row.logits_factor for row in plan.rows} == {1.0}

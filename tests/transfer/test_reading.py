@@ -81,3 +81,108 @@ def test_recurrent_weights():
 def test_products_of_parameters_are_refused():
     with pytest.raises(dl.DeepLimitsError, match="it stays open what it is summed over"):
         dl.transfer(Product, base={"width": 32}, target={"width": 64}, rule="mup")
+
+
+class Scored(nn.Module):
+    """A readout to one number per input."""
+
+    def __init__(self, width, how):
+        super().__init__()
+        self.inner, self.w, self.how = nn.Linear(12, width), nn.Parameter(torch.randn(width) * width**-0.5), how
+
+    def forward(self, x):
+        return self.how(torch.tanh(self.inner(x)), self.w)
+
+
+VECTORS = {
+    "matmul": lambda h, w: h @ w,
+    "column": lambda h, w: h @ w[:, None],
+    "mv": torch.mv,
+    "inner": torch.inner,
+    "einsum": lambda h, w: torch.einsum("bd,d->b", h, w),
+    "sum": lambda h, w: (h * w).sum(-1),
+    "sum of shifted": lambda h, w: torch.sum(w[None] * h + 1, dim=1),
+}
+
+
+@pytest.mark.parametrize("how", list(VECTORS))
+def test_vectors_that_read_out(how):
+    """A vector that is summed over the width is a readout: fan-in the width, as nn.Linear(width, 1)."""
+    plan = dl.transfer(lambda width: Scored(width, VECTORS[how]), base={"width": 32}, target={"width": 128}, rule="mup")
+    row = plan["w"]
+    assert (row.role, row.fan_in, row.fan_in_ratio, row.fan_out_ratio) == ("output", 128, 4, 1)
+    assert (row.init_ratio, row.init_mult, row.lr_mult) == (1 / 4, pytest.approx(1 / 2), 1 / 4)
+    for seed in range(3):  # the law of 32 values does not hang on one draw of them
+        torch.manual_seed(seed)
+        plan.apply(Scored(128, VECTORS[how]), initial=True)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [lambda h, w: (h * w).mean(-1), lambda h, w: (h * w) @ h.T, lambda h, w: (h * w) / (h * w).square().sum(-1, True)],
+)
+def test_vectors_that_read_nothing_out(how):
+    plan = dl.transfer(lambda width: Scored(width, how), base={"width": 32}, target={"width": 128}, rule="mup")
+    assert (plan["w"].role, plan["w"].lr_mult, plan["w"].init_mult) == ("gain or bias", 1, pytest.approx(2))
+    assert not any("summed over" in note and "weighs" in note for note in plan.notes)
+
+
+def test_matrices_by_sums():
+    """(h_i w_oi) summed over i is a layer: the fan-in is seen."""
+
+    def build(width):
+        model = Scored(width, lambda h, w: (h[:, None] * w).sum(-1))
+        model.w = nn.Parameter(torch.randn(7, width) * width**-0.5)
+        return model
+
+    row = dl.transfer(build, base={"width": 32}, target={"width": 128}, rule="mup")["w"]
+    assert (row.role, row.fan_in, row.fan_out, row.lr_mult) == ("output", 128, 7, 1 / 4)
+
+
+def test_sums_that_nothing_weighs_are_told():
+    plan = dl.transfer(
+        lambda width: Scored(width, lambda h, w: h.sum(-1)), base={"width": 32}, target={"width": 128}, rule="mup"
+    )
+    [note] = [note for note in plan.notes if "no parameter weighs them" in note]
+    assert "activations after inner.bias are summed over 32 entries in the base, 128 in the target" in note
+
+
+class Computed(Scored):
+    """A layer whose weight is computed from others."""
+
+    def __init__(self, width, how):
+        super().__init__(width, how)
+        self.w, self.g = nn.Parameter(torch.randn(width, width)), nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.how(torch.tanh(self.inner(x)), self.w, self.g)
+
+
+WEIGHTS = {
+    "weight norm": lambda h, w, g: nn.functional.linear(h, w / w.norm(dim=1, keepdim=True) * g[:, None]),
+    "by matmul": lambda h, w, g: h @ (w / w.norm(dim=1, keepdim=True) * g[:, None]).T,
+    "by einsum": lambda h, w, g: torch.einsum("bi,oi->bo", h, w * g[:, None]),
+    "cosine": lambda h, w, g: nn.functional.linear(h, nn.functional.normalize(w, dim=-1)) * g,
+    "modulated": lambda h, w, g: nn.functional.linear(h, w * h.mean(0)) * g,
+}
+
+
+@pytest.mark.parametrize("how", list(WEIGHTS))
+def test_weights_that_are_computed_are_refused(how):
+    words = r"the weight of a layer is computed from w of shape \(64, 64\)"
+    with pytest.raises(dl.DeepLimitsError, match=words) as caught:
+        dl.transfer(lambda width: Computed(width, WEIGHTS[how]), base={"width": 32}, target={"width": 64}, rule="mup")
+    assert "as nn.Linear does" in caught.value.fix
+
+
+def test_a_weight_times_a_number_is_that_weight():
+    """Equalized rates: N(0, 1) entries over sqrt(fan-in) in the forward pass; the number counts once."""
+
+    def build(width):
+        model = Scored(width, lambda h, w: nn.functional.linear(h, w * width**-0.5))
+        model.w = nn.Parameter(torch.randn(7, width))
+        return model
+
+    row = dl.transfer(build, base={"width": 32}, target={"width": 128}, rule="mup")["w"]
+    assert (row.role, row.fan_in_ratio, row.width_factor) == ("output", 4, 1 / 2)
+    assert (row.init_mult, row.lr_mult) == (pytest.approx(1 / 2), 1 / 2)

@@ -15,6 +15,8 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy.initial import STANDARD_ERRORS
 from deeplimits.transfer.anatomy.layout import MATRIX
 from deeplimits.transfer.anatomy.matching import listed
+from deeplimits.transfer.anatomy.names import bare, starred
+from deeplimits.transfer.anatomy.pairs import Found
 from deeplimits.transfer.anatomy.products import Product
 from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.anatomy.uses import Watch
@@ -193,23 +195,43 @@ def initial_values(
         raise InputError("plan.apply", why, "apply the plan before training or loading; then use param_groups only")
 
 
-def unclaimed(rows: Sequence[Parameter], small: Sequence[Product], large: Sequence[Product]) -> dict[str, str]:
+def unclaimed(rows: Sequence[Parameter], small: Sequence[Product], large: Found) -> dict[str, str]:
     """Return {parameter: why its numbers are not claimed}: keys and values that more queries share than in the base.
 
     Args:
         rows: all parameters.
         small: products of the base.
-        large: products of the target.
+        large: what each is in the target; None where it was not seen.
     """
     found: dict[str, str] = {}
     for old, new in zip(small, large, strict=False):
-        if old.repeated != new.repeated:
+        if new is not None and old.repeated != new.repeated:
             words = (
                 f"not claimed: {old.repeated} queries share a key and value in the base, {new.repeated} in the target"
             )
             of = {old.key, old.value} - {old.query}
             found |= {row.name: words for row in rows if row.base_name in of}
     return found
+
+
+def sums(small: Watch, large: Watch) -> list[str]:
+    """Return which activations are summed over a size that grows and no parameter weighs, in words.
+
+    Args:
+        small: of a forward pass.
+        large: of that of a wider model.
+    """
+    sides: list[dict[str, set[int]]] = [{}, {}]
+    for found, watch in zip(sides, (small, large), strict=True):
+        for name, size in watch.sums:
+            found.setdefault(starred(bare(name)), set()).add(size)
+    fix = "what comes out grows with it: take the mean, or let nn.Linear read it out"
+    return [
+        f"not claimed: activations after {name} are summed over {max(sizes)} entries in the base, "
+        f"{max(sides[1][name])} in the target, and no parameter weighs them; {fix}"
+        for name, sizes in sides[0].items()
+        if name in sides[1] and sizes != sides[1][name]
+    ]
 
 
 def numbers(small: nn.Module, large: nn.Module, products: Sequence[Product]) -> list[str]:

@@ -12,7 +12,9 @@ from torch import nn
 
 from deeplimits.errors import DeepLimitsError, InputError
 from deeplimits.transfer.anatomy import initial
-from deeplimits.transfer.anatomy.seen import seen
+from deeplimits.transfer.anatomy.pairs import Pairs, grown, matched
+from deeplimits.transfer.anatomy.products import Product
+from deeplimits.transfer.anatomy.seen import followed, seen
 from deeplimits.transfer.anatomy.survey import Parameter, survey
 from deeplimits.transfer.anatomy.width_factors import Wider
 
@@ -62,6 +64,25 @@ class Copies:
             for key, pairs in self.doubled.items()
             if all(row.depth_ratio == 1 for row in pairs)
         ]
+
+    def pairs(self, inputs: Any, seed: int) -> Pairs:
+        """Return the products of base and target, by the powers of the sizes that copies show.
+
+        Args:
+            inputs: what all of them take.
+            seed: of the copies.
+        """
+        here = followed(self.real(seed), inputs).products
+        sides: list[list[Product | None]] = [list(here), list(here)]
+        for key, pairs in self.doubled.items():
+            if any(row.depth_ratio != 1 for row in pairs):
+                continue
+            wider = (initial.materialised(self.build, self.tried | {key: n * self.tried[key]}, seed) for n in (2, 4))
+            copies = list(zip(here, *(matched(here, followed(m, inputs).products, {}) for m in wider), strict=True))
+            for side, sizes in zip(sides, (self.base, self.target), strict=True):
+                power = log2(sizes[key] / self.tried[key])
+                side[:] = [p and grown(p, of, power) for p, of in zip(side, copies, strict=True)]
+        return Pairs([a or b for a, b in zip(sides[0], here, strict=True)], sides[1])
 
     def laws(self, rows: Sequence[Parameter], seed: int) -> tuple[dict[str, float | None], dict[str, float]]:
         """Return {name: size of the target's own initial values over the base's}, and {name: size of the base's}.

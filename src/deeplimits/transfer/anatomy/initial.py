@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from math import log, sqrt
+from dataclasses import dataclass
+from math import log, prod, sqrt
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy.names import bare, pooled
 
 STANDARD_ERRORS = 5.0
-COPIES = 4
+COPIES, MORE = 4, 16
+"""Copies that are measured, and those where few values (a vector, say) leave it open how they grow."""
 Hold = Callable[[nn.Parameter], AbstractContextManager[Any]]
 ENOUGH = 2_000_000
 _SUM = torch.float32
@@ -73,21 +75,57 @@ def exponents(
     """
     shapes = {bare(name): tuple(p.shape) for name, p in on_meta(build, base).named_parameters()}
     peers = list(pooled(shapes).values())
-    own = _pooled(build, base, {}, seed)
-    first, uneven = _alike(own, peers)
-    found: dict[str, dict[str, float | None]] = {}
-    for key, match in matches.items():
-        larger, _ = _alike(_pooled(build, {**base, key: 2 * base[key]}, match, seed + COPIES), peers)
-        powers: dict[str, list[float]] = {}
-        for name, (square, count) in larger.items():
-            old, old_count = first[name]
-            if square and old:
-                power = log(square / old) / log(2) / 2
-                error = _error(count, old_count) / log(2)
-                powers[name] = sorted((p for p in _POWERS if abs(power - p) <= error), key=lambda p: abs(power - p))
-        open_ends = uneven & blocks[key]
-        found[key] = {name: None if name in open_ends else _decided(name, powers, grows[key]) for name in powers}
+
+    def measured(copies: int) -> tuple[dict[str, tuple[float, int]], set[str], dict[str, dict[str, _Power]]]:
+        first, uneven = _alike(_pooled(build, base, {}, seed, copies), peers)
+        wider = {
+            key: _alike(_pooled(build, {**base, key: 2 * base[key]}, match, seed + copies, copies), peers)[0]
+            for key, match in matches.items()
+        }
+        return first, uneven, {key: _powers(first, larger) for key, larger in wider.items()}
+
+    first, uneven, powers = measured(COPIES)
+    few = COPIES * sum(prod(shape) for shape in shapes.values()) <= ENOUGH
+    if few and any(_open(name, powers[key], grows[key]) for key in powers for name in powers[key]):
+        first, uneven, powers = measured(MORE)
+    found: dict[str, dict[str, float | None]] = {
+        key: {name: None if name in uneven & blocks[key] else _decided(name, of, grows[key]) for name in of}
+        for key, of in powers.items()
+    }
     return found, {name: sqrt(square) for name, (square, _) in first.items()}
+
+
+@dataclass(frozen=True)
+class _Power:
+    """Powers of a size that fit how a parameter's values grow, nearest first; whether it can be told which it is."""
+
+    fits: list[float]
+    clear: bool
+
+
+def _powers(first: Mapping[str, tuple[float, int]], larger: Mapping[str, tuple[float, int]]) -> dict[str, _Power]:
+    found = {}
+    for name, (square, count) in larger.items():
+        old, old_count = first[name]
+        if square and old:
+            power = log(square / old) / log(2) / 2
+            error = _error(count, old_count) / log(2)
+            apart = {p: abs(power - p) for p in _POWERS}
+            fits = sorted((p for p in _POWERS if apart[p] <= error), key=lambda p: apart[p])
+            clear = error / sqrt(2) < sorted(apart.values())[1]  # of normal values the root mean square errs so much
+            found[name] = _Power(fits, clear or len(fits) < 2)
+    return found
+
+
+def _weight(name: str) -> str:
+    """Return the name of the weight beside a parameter."""
+    return f"{name.rpartition('.')[0]}.weight"
+
+
+def _open(name: str, powers: Mapping[str, _Power], grows: set[str]) -> bool:
+    """Say whether more values must tell how a parameter grows that grows in shape."""
+    beside = powers.get(_weight(name)) if _weight(name) in grows else None
+    return name in grows and not powers[name].clear and not (beside is not None and beside.clear)
 
 
 def _error(count: int, other: int) -> float:
@@ -112,21 +150,23 @@ def _alike(
     return found, uneven
 
 
-def _decided(name: str, powers: Mapping[str, list[float]], grows: set[str]) -> float | None:
+def _decided(name: str, powers: Mapping[str, _Power], grows: set[str]) -> float | None:
     """Return a parameter's power; where few values leave several open, that of the weight beside it, if it grows."""
-    weight = f"{name.rpartition('.')[0]}.weight"
-    beside = powers.get(weight, []) if weight in grows else [0.0]
-    if len(powers[name]) > 1 and len(beside) == 1 and beside[0] in powers[name]:
+    beside = [] if name in grows else [0.0]
+    if _weight(name) in grows:
+        beside = powers[_weight(name)].fits[:1] if _weight(name) in powers else []
+    fits = powers[name].fits
+    if len(fits) > 1 and beside and beside[0] in fits:
         return beside[0]
-    return powers[name][0] if powers[name] else None
+    return fits[0] if fits else None
 
 
 def _pooled(
-    build: Callable[..., nn.Module], at: Mapping[str, int], match: Mapping[str, str], seed: int
+    build: Callable[..., nn.Module], at: Mapping[str, int], match: Mapping[str, str], seed: int, copies: int
 ) -> dict[str, tuple[float, int]]:
     """Return {name in the base: (mean square of the values, number of values)} over a few copies, blocks pooled."""
     sums: dict[str, tuple[float, int]] = {}
-    for copy in range(COPIES):
+    for copy in range(copies):
         if sum(number for _, number in sums.values()) > ENOUGH:
             break
         for name, (size, count) in sizes(materialised(build, at, seed + copy)).items():

@@ -10,6 +10,7 @@ from torch import nn
 
 from deeplimits.transfer.anatomy.inputs import call
 from deeplimits.transfer.anatomy.names import bare, starred
+from deeplimits.transfer.anatomy.pairs import Found
 from deeplimits.transfer.anatomy.products import Product, Products
 from deeplimits.transfer.anatomy.trial import Trial
 
@@ -35,7 +36,7 @@ class Mended:
     notes: list[str] = field(default_factory=list)
 
 
-def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, float | None]:
+def factors(small: Sequence[Product], large: Found) -> dict[int, float | None]:
     """Return {place: what the logits lack}, for attention whose heads grow; None where the scale cannot be read.
 
     With queries and keys that learn to align, a sum over d entries grows like d. The logits of the target have the
@@ -44,7 +45,7 @@ def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, flo
 
     Args:
         small: products of the base.
-        large: of the target.
+        large: what each is in the target; None where it was not seen.
 
     Source: yang-2022-tp5.
 
@@ -57,7 +58,7 @@ def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, flo
     """
     found: dict[int, float | None] = {}
     for place, (old, new) in enumerate(zip(small, large, strict=False)):
-        if not old.softmax or not new.softmax or old.size == new.size:
+        if new is None or not old.softmax or not new.softmax or old.size == new.size:
             continue
         lacks = None if not old.scale or not new.scale else old.size / new.size * old.scale / new.scale
         if lacks is None or abs(lacks - 1) > 1e-6:
@@ -65,12 +66,12 @@ def factors(small: Sequence[Product], large: Sequence[Product]) -> dict[int, flo
     return found
 
 
-def open_ends(small: Sequence[Product], large: Sequence[Product]) -> list[str]:
+def open_ends(small: Sequence[Product], large: Found) -> list[str]:
     """Return which products over a size that grows go into no softmax, in words, each kind once.
 
     Args:
         small: products of the base.
-        large: of the target.
+        large: what each is in the target; None where it was not seen.
 
     Example:
         >>> small, large = (Product(size, 4, 1, 1.0, False, "a", "b") for size in (8, 32))
@@ -79,13 +80,37 @@ def open_ends(small: Sequence[Product], large: Sequence[Product]) -> list[str]:
     """
     found = {}
     for old, new in zip(small, large, strict=False):
-        if not old.softmax and old.size != new.size:
+        if new is not None and not old.softmax and old.size != new.size:
             found.setdefault((old.size, new.size), (old.query or "one", old.key or "another"))
     fix = "let the forward pass divide them by the size, where they learn to align as queries and keys do, or keep it"
     return [
         f"not claimed: activations of {names[0]} and {names[1]} are multiplied and summed over {sizes[0]} entries in "
         f"the base, {sizes[1]} in the target, and no softmax of theirs is seen: {fix}"
         for sizes, names in found.items()
+    ]
+
+
+def unseen(small: Sequence[Product], large: Found, failed: str) -> list[str]:
+    """Return which attention was not seen in the target, in words, with what to do.
+
+    Args:
+        small: products of the base.
+        large: what each is in the target; None where it was not seen.
+        failed: why, where the target's forward pass fails.
+
+    Example:
+        >>> unseen([Product(8, 4, 1, 1.0, True, "query", "key")], [None], "nonzero")[0].partition(":")[0]
+        'not claimed'
+    """
+    pairs = zip(small, large, strict=True)
+    names = [starred(bare(p.query or "an unknown query")) for p, other in pairs if p.softmax and other is None]
+    if not names:
+        return []
+    why = f" (its forward pass fails on the meta device in {failed})" if failed else ""
+    fix = "plan with a build function whose copies run on the CPU, or with values in both models"
+    return [
+        f"not claimed: attention of {', '.join(dict.fromkeys(names))} is not seen in the target{why}: where its heads "
+        f"grow, their logits need 1/size, not 1/sqrt(size); {fix}"
     ]
 
 

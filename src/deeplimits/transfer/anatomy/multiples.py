@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy.inputs import call
-from deeplimits.transfer.anatomy.products import OVER, TIMES
+from deeplimits.transfer.anatomy.operations import OVER, TIMES
 from deeplimits.transfer.anatomy.uses import Watch
 
 ALIKE = 1e-3
@@ -27,7 +27,7 @@ class Scaled:
 
     Attributes:
         number: that it is multiplied with, or one over what it is divided by.
-        size: root mean square of the result.
+        size: root mean square of the result; the number's own where a parameter is multiplied with it.
         used: how many parameters were used before.
     """
 
@@ -56,7 +56,9 @@ class Numbers(TorchFunctionMode):
         if number is not None and result.is_floating_point():
             if len(self.found) in self.changed:
                 result.mul_(self.changed[len(self.found)])
-            self.found.append(Scaled(number, float(result.double().square().mean().sqrt()), used))
+            owned = any(self.watch.owns(value) for value in args[:2])
+            size = abs(number) if owned else float(result.double().square().mean().sqrt())
+            self.found.append(Scaled(number, size, used))
         return result
 
 
@@ -92,7 +94,7 @@ def _number(function: Any, args: Any) -> float | None:
     """Return the number that an activation is multiplied with, if that is what happens."""
     if function not in TIMES | OVER or len(args) < 2:
         return None
-    single = [not isinstance(x, torch.Tensor) or x.numel() == 1 for x in args[:2]]
+    single = [not isinstance(x, torch.Tensor) or (x.numel() == 1 and x.dim() < 2) for x in args[:2]]
     if single.count(True) != 1 or (function in OVER and not single[1]):
         return None
     other = args[single.index(True)]

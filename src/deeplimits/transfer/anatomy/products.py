@@ -12,14 +12,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from deeplimits.transfer.anatomy.uses import LINEAR, LOOKUPS, RIGHT, SHIFTED, of_tensor
+from deeplimits.transfer.anatomy.operations import EINSUM, LINEAR, LOOKUPS, OVER, RIGHT, SHIFTED, TIMES, of_tensor
 
-_EINSUM = {torch.einsum, torch.functional.einsum}
 _SOFTMAX = {F.softmax, torch.softmax, F.log_softmax, torch.log_softmax, *of_tensor("softmax", "log_softmax")}
 _SOFTMAX |= {torch.exp, torch.exp2, *of_tensor("exp", "exp_", "exp2", "exp2_")}  # by hand: exp, over its sum
-TIMES = {torch.mul, torch.multiply, *of_tensor("mul", "mul_", "multiply", "__mul__", "__rmul__", "__imul__")}
-OVER = {torch.div, torch.divide, torch.true_divide}
-OVER |= of_tensor("div", "div_", "divide", "true_divide", "__truediv__", "__itruediv__")
 _REPEATS = {torch.repeat_interleave, *of_tensor("expand", "expand_as", "repeat", "repeat_interleave")}
 _NORMS = {F.layer_norm, F.rms_norm, torch.layer_norm, torch.rms_norm}
 
@@ -132,7 +128,8 @@ class Products(TorchFunctionMode):
         if pair is None:
             return False
         q, k = (self._traces.get(id(x), _Trace()) for x in pair)
-        if q.weight or k.weight:
+        direct = function is F.scaled_dot_product_attention
+        if (q.weight or k.weight) and not direct:
             return False
         if q.probability or k.probability:
             before, value = (q, k) if q.probability else (k, q)
@@ -143,7 +140,6 @@ class Products(TorchFunctionMode):
                     known, value=value.source, shares={**known.shares, **_shares(value=(other, value))}
                 )
             return False
-        direct = function is F.scaled_dot_product_attention
         size = _summed(function, args, pair)
         scale = None if q.scale is None or k.scale is None else q.scale * k.scale
         if direct and scale is not None:
@@ -175,9 +171,11 @@ class Products(TorchFunctionMode):
     def _after(self, function: Any, args: Any, kwargs: Any, traces: list[_Trace], result: Any) -> _Trace:
         activations = [trace for trace in traces if not trace.weight]
         weights = [trace for trace in traces if trace.weight]
+        if function in LINEAR and traces[0].weight:  # of a learned input, as the queries of a Perceiver
+            return _Trace(source=traces[1].source, made=result.numel())
         if not activations:
             return weights[0]
-        if weights and function in LINEAR | RIGHT | SHIFTED | LOOKUPS | _EINSUM:
+        if weights and function in LINEAR | RIGHT | SHIFTED | LOOKUPS | EINSUM:
             source = max(weights, key=lambda trace: trace.source in self._matrices).source
             return _Trace(source=source, made=result.numel())
         first = next((trace for trace in activations if trace != _Trace()), activations[0])
@@ -213,7 +211,7 @@ def _factors(function: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor, torch
     elif function in SHIFTED:
         pair = [*args[1:], kwargs.get("batch1"), kwargs.get("batch2")][:2] if len(args) > 1 else []
         pair = pair if len(args) > 2 else [kwargs.get("batch1"), kwargs.get("batch2")]
-    elif function in _EINSUM and isinstance(args[0], str):
+    elif function in EINSUM and isinstance(args[0], str):
         pair = _flat(args[1:])
     else:
         return None
@@ -223,7 +221,7 @@ def _factors(function: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor, torch
 
 
 def _summed(function: Any, args: Any, pair: tuple[torch.Tensor, torch.Tensor]) -> int:
-    if function not in _EINSUM:
+    if function not in EINSUM:
         return int(pair[0].shape[-1])
     left, _, right = args[0].replace(" ", "").replace("...", "").partition("->")
     own, other = left.split(",")
@@ -235,7 +233,7 @@ def _divide(function: Any, args: Any, kwargs: Any, by: float) -> tuple[Any, Any]
     """Divide the first factor of a product."""
     if function in SHIFTED and len(args) < 2:
         return args, {**kwargs, "batch1": kwargs["batch1"] / by}
-    place = 1 if function in SHIFTED | _EINSUM else 0
+    place = 1 if function in SHIFTED | EINSUM else 0
     if len(args) > place and isinstance(args[place], torch.Tensor):
         return (*args[:place], args[place] / by, *args[place + 1 :]), kwargs
     return args, {**kwargs, "query": kwargs["query"] / by}

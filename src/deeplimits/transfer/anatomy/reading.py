@@ -14,12 +14,13 @@ from deeplimits.transfer.anatomy import branches, checks, depth_factors, initial
 from deeplimits.transfer.anatomy.branches import Ends
 from deeplimits.transfer.anatomy.copies import Copies, copies
 from deeplimits.transfer.anatomy.inputs import example
-from deeplimits.transfer.anatomy.logits import Mended, factors, mend, open_ends
+from deeplimits.transfer.anatomy.logits import Mended, factors, mend, open_ends, unseen
 from deeplimits.transfer.anatomy.matching import listed
 from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.pairs import Pairs, matched, told
 from deeplimits.transfer.anatomy.products import Product, fused
 from deeplimits.transfer.anatomy.readout import carriers
-from deeplimits.transfer.anatomy.seen import Seen, bare_meta, seen
+from deeplimits.transfer.anatomy.seen import Seen, bare_meta, followed, seen
 from deeplimits.transfer.anatomy.survey import Parameter, survey
 from deeplimits.transfer.anatomy.trial import Trial
 from deeplimits.transfer.anatomy.width_factors import Found, Wider
@@ -121,7 +122,8 @@ def read(
     for model in (small, large):
         checks.readable(model)
     inputs = example(small, inputs)
-    base, target = seen(small, inputs), seen(large, inputs)
+    base = seen(small, inputs)
+    target = seen(large, inputs, None if build is not None else large)
     checks.same_uses(survey(small, large, base.watch), base.watch, target.watch)
     family = None if build is None or sizes is None else copies(build, *sizes, small, inputs)
     real = small if family is None else family.real(seed)
@@ -133,10 +135,13 @@ def read(
     _check_depth(rule, rows)
     if rule.alpha is not None:
         checks.blocks(rows, (bare(path) for path, _ in small.named_modules()))
-    found = Reading(rows, remarks=checks.unclaimed(rows, base.products, target.products))
-    found.notes = [*_notes(rows, base, target), *dict.fromkeys(found.remarks.values())]
-    shares = {bare(name): parts for name, parts in fused(target.products or base.products).items()}
-    found.fused = {row.name: shares.get(row.name if target.products else row.base_name, ()) for row in rows}
+    pairs = _pairs(rows, base, target, family, inputs, seed)
+    found = Reading(rows, remarks=checks.unclaimed(rows, pairs.base, pairs.target))
+    found.notes = [*_notes(rows, base, target, pairs, family), *dict.fromkeys(found.remarks.values())]
+    found.notes += _sums(base, target, family, inputs, seed)
+    whole = target.products if target.watch is not None else ()
+    shares = {bare(name): parts for name, parts in fused(whole or base.products).items()}
+    found.fused = {row.name: shares.get(row.name if whole else row.base_name, ()) for row in rows}
     if family is not None:
         found.own, found.first = family.laws(rows, seed)
     elif not bare_meta(real):
@@ -144,9 +149,26 @@ def read(
         found.first = {row.name: sized[row.base_name][0] for row in rows}
         own = {} if bare_meta(large) else initial.sizes(large)
         found.own = {name: size / found.first[name] for name, (size, _) in own.items() if size and found.first[name]}
-    _prove(found, _Needs(rule, rows, base, target), family, (real, large), base.products, inputs, seed)
+    _prove(found, _Needs(rule, rows, base, pairs), family, (real, large), base.products, inputs, seed)
     _widths(found, family, (real, large), base, inputs, seed)
     return found
+
+
+def _pairs(rows: Sequence[Parameter], base: Seen, target: Seen, family: Copies | None, inputs: Any, seed: int) -> Pairs:
+    """Return the products of activations in base and target; from copies where the target cannot be seen whole."""
+    names = {row.name: row.base_name for row in rows}
+    if target.watch is None and base.watch is not None and family is not None:
+        return told(family.pairs(inputs, seed), target.products, names)
+    whole = target.products if target.watch is not None else ()
+    return Pairs(base.products, matched(base.products, whole, names))
+
+
+def _sums(base: Seen, target: Seen, family: Copies | None, inputs: Any, seed: int) -> list[str]:
+    """Return what is summed over a size that grows without weights, in words."""
+    small, large = base.watch, target.watch
+    if large is None and family is not None and (wide := family.wider(seed)) is not None:
+        small, large = followed(family.real(seed), inputs).watch, followed(wide, inputs).watch
+    return [] if small is None or large is None else checks.sums(small, large)
 
 
 def _widths(
@@ -205,11 +227,11 @@ def _prove(
 class _Needs:
     """What must be proved by running the base: branches, tied readouts, attention logits."""
 
-    def __init__(self, rule: Rule, rows: Sequence[Parameter], base: Seen, target: Seen):
+    def __init__(self, rule: Rule, rows: Sequence[Parameter], base: Seen, pairs: Pairs):
         deeper = [] if rule.alpha is None else [r.block for r in rows if r.block is not None and r.depth_ratio != 1]
         self.blocks = list(dict.fromkeys(deeper))
         self.tied = base.watch.twice if base.watch is not None and rule.readout_multiplier else set()
-        self.lacking = factors(base.products, target.products) if rule.readout_multiplier else {}
+        self.lacking = factors(pairs.base, pairs.target) if rule.readout_multiplier else {}
 
 
 def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
@@ -220,19 +242,19 @@ def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
         raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
 
 
-def _notes(rows: Sequence[Parameter], base: Seen, target: Seen) -> list[str]:
+def _notes(rows: Sequence[Parameter], base: Seen, target: Seen, pairs: Pairs, family: Copies | None) -> list[str]:
     notes = [checks.share(rows)]
     if base.watch is None:
         notes.append(f"the forward pass was not seen, and layers are read by their types: {_NEEDS_VALUES}")
     elif target.watch is None:
-        notes.append("values decide what the forward pass does, as where experts are chosen: seen on the base alone")
+        where = "on the base alone" if family is None else "on small copies"
+        notes.append(f"the forward pass cannot be followed without values: seen {where}")
     if base.watch is not None and (unused := [r.name for r in rows if r.base_name not in base.watch.order]):
         notes.append(f"not used in the forward pass that was tried: {listed(unused, 3)}")
-    if base.products and target.products:
-        old, new = base.products[0], target.products[0]
-        if old.softmax and (old.heads, old.size) != (new.heads, new.size):
+    for old, new in zip(pairs.base[:1], pairs.target[:1], strict=True):
+        if new is not None and old.softmax and (old.heads, old.size) != (new.heads, new.size):
             notes.append(f"attention: {old.heads} heads of {old.size} become {new.heads} of {new.size}")
-        notes += open_ends(base.products, target.products)
+    notes += [*open_ends(pairs.base, pairs.target), *unseen(pairs.base, pairs.target, target.failed)]
     if base.choices and target.choices and base.choices[0] != target.choices[0]:
         notes.append(f"not claimed: top-{base.choices[0]} choices become top-{target.choices[0]}")
     return notes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -36,7 +38,9 @@ class Seen:
 
 
 def seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
-    """Watch a forward pass on the meta device; where values decide what it does, on the real model.
+    """Watch a forward pass on the meta device; where it cannot be run there, on the real model.
+
+    Some operations exist in bfloat16 only, and some forward passes make constants without naming a device.
 
     Args:
         model: with or without values.
@@ -46,31 +50,42 @@ def seen(model: nn.Module, inputs: Any, real: nn.Module | None = None) -> Seen:
     Raises:
         InputError: the real model does not take the inputs either.
     """
-    first = Seen(None, (), ())
-    for dtype in (None, torch.bfloat16):  # some operations exist in bfloat16 only
+    farthest, reach = Seen(None, (), ()), -1
+    for dtype, placed in product((None, torch.bfloat16), (nullcontext(), torch.device("meta"))):
         twin = _without_values(model).to(dtype)
         watch, products = Watch(twin), Products(twin)
         try:
-            with torch.no_grad(), watch, products:
+            with torch.no_grad(), placed, watch, products:
                 call(twin, inputs)
             return Seen(watch, products.found, products.choices)
         except _FAILURES as error:
-            if not first.failed:
-                words = f"{type(error).__name__}: {error}".splitlines()[0]
-                first = Seen(None, products.found, products.choices, words)
-    if real is None or bare_meta(real):
-        return first
-    training = real.training
-    watch, products = Watch(real.eval()), Products(real)
+            if len(watch.order) > reach:
+                words = f"{watch.running}: {type(error).__name__}: {error}".splitlines()[0]
+                farthest, reach = Seen(None, products.found, products.choices, words), len(watch.order)
+    return farthest if real is None or bare_meta(real) else followed(real, inputs)
+
+
+def followed(model: nn.Module, inputs: Any) -> Seen:
+    """Watch a forward pass with values.
+
+    Args:
+        model: with values.
+        inputs: what it takes.
+
+    Raises:
+        InputError: the model does not take the inputs.
+    """
+    training = model.training
+    watch, products = Watch(model.eval()), Products(model)
     try:
         with torch.no_grad(), watch, products:
-            call(real, inputs)
+            call(model, inputs)
         return Seen(watch, products.found, products.choices)
     except _FAILURES as error:
         why = f"the forward pass fails on the inputs that were tried ({type(error).__name__}: {error})"
         raise InputError("transfer", why, "pass inputs=, as for model(inputs)") from error
     finally:
-        real.train(training)
+        model.train(training)
 
 
 def _without_values(model: nn.Module) -> nn.Module:

@@ -63,7 +63,7 @@ class Parameter:
     @property
     def role(self) -> str:
         """What the parameter is, in the field's words."""
-        if self.target.kind == VECTOR:
+        if self.target.kind == VECTOR or (len(self.shape) < 2 and self.fan_in_ratio == 1):
             return "gain or bias" if self.fan_out_ratio != 1 else "fixed vector"
         grows = self.fan_in_ratio != 1, self.fan_out_ratio != 1
         return {(True, True): "hidden", (False, True): "input", (True, False): "output"}.get(grows, "fixed matrix")
@@ -95,7 +95,8 @@ def survey(base: nn.Module, target: nn.Module, watch: Watch | None = None) -> li
             raise InputError("transfer", why, "build both models with the same function")
         if shape != before:
             _check_use(other, module, shape, watch)
-        own = [_fans(*side, other, watch) for side in (old[other][:3], (module, attribute, shape))]
+        grows = {axis for axis, sizes in enumerate(zip(before, shape, strict=True)) if len(set(sizes)) > 1}
+        own = [_fans(*side, other, watch, grows) for side in (old[other][:3], (module, attribute, shape))]
         place = stack.place(name) if stack else None
         where: tuple[Any, ...] = (None, None, Fraction(1))
         if stack is not None and place is not None:
@@ -132,7 +133,15 @@ def _known(module: nn.Module) -> bool:
 
 def _check_use(name: str, module: nn.Module, shape: tuple[int, ...], watch: Watch | None) -> None:
     """Refuse to guess what a growing matrix is summed over."""
-    if len(shape) < 2 or watch is None or name not in watch.order:
+    if watch is None or name not in watch.order:
+        return
+    mixed = watch.computed.get(name)
+    if name not in watch.unclear and (mixed or (mixed is not None and not _known(module))):
+        others = " with other parameters" if mixed else ""
+        why = f"the weight of a layer is computed from {name} of shape {shape}{others}, as where it is normalised"
+        fix = "let the layer hold its weight itself, as nn.Linear does; norms of activations and their gains are fine"
+        raise InputError("transfer", why, fix)
+    if len(shape) < 2:
         return
     use = watch.uses.get(name)
     if name in watch.unclear or not (_known(module) or name in watch.carried or (use is not None)):
@@ -154,8 +163,12 @@ def _check_experts(rows: list[Parameter], old: Mapping[str, Any]) -> None:
             )
 
 
-def _fans(module: nn.Module, attribute: str, shape: tuple[int, ...], name: str, watch: Watch | None) -> Fans:
+def _fans(
+    module: nn.Module, attribute: str, shape: tuple[int, ...], name: str, watch: Watch | None, grows: set[int]
+) -> Fans:
     use = None if watch is None else watch.uses.get(name)
+    if watch is not None and use is None and name in watch.summed and grows & set(watch.summed[name].contracted):
+        use = watch.summed[name]
     if use is not None and use.contracted:
         return Fans(MATRIX, prod(shape[a] for a in use.contracted), prod(shape[a] for a in use.written))
     if watch is not None and use is None and name in watch.carried and not _known(module) and len(shape) > 1:
