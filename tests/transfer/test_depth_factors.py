@@ -52,6 +52,9 @@ def test_only_what_the_forward_pass_lacks_is_folded_in(where, end, power, rule):
     assert row.eps_mult == pytest.approx(m**-alpha / m ** (power - alpha))
     if where is inside:
         assert plan["blocks.9.up.weight"].lr_mult == pytest.approx(m ** (alpha - 1))
+    for place in (0, 12, 15):  # no block follows the last one, in the base and in its copies
+        other = plan[f"blocks.{place}.{end}"]
+        assert (other.forward_alpha, other.lr_mult, other.eps_mult) == (row.forward_alpha, row.lr_mult, row.eps_mult)
 
 
 def test_both_ways_train_alike():
@@ -72,6 +75,35 @@ def test_both_ways_train_alike():
         losses.append(float(loss.detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
     assert losses[0] < 1.0  # from log 3
+
+
+class Returned(Outside):
+    """The blocks return their branch with its factor, and the model adds it; `factor` is a number that it holds."""
+
+    def __init__(self, width, depth, factor=1.0):
+        super().__init__(width, depth)
+        self.factor = factor
+        for block in self.blocks:
+            block.register_forward_hook(lambda module, given, made: made * len(self.blocks) ** -0.5)
+
+    def forward(self, x):
+        h = self.read_in(x)
+        for block in self.blocks:
+            h = h + block(h) * self.factor
+        return self.head(self.norm(h))
+
+
+def test_branches_that_blocks_return_with_their_factor():
+    rows = dl.transfer(Returned, **DEEP).rows
+    assert {row.forward_alpha for row in rows if row.branch_output} == {0.5}
+    rows = dl.transfer(Returned(32, 16, 0.25), base=Returned(32, 4)).rows  # of two instances numbers alone are seen
+    assert [row.forward_alpha for row in rows if row.branch_output] == [1.0] * 32
+
+
+def test_what_is_not_measured_is_told():
+    """One size that changes width and depth at once shows no factor of the depth alone."""
+    plan = dl.transfer(lambda size: Outside(8 * size, size, 0.5), {"size": 4}, {"size": 16})
+    assert any(note.startswith("not counted: a factor of the depth") for note in plan.notes)
 
 
 def test_factors_by_place_are_refused():

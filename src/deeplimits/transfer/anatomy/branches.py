@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from deeplimits.errors import InputError
 from deeplimits.transfer.anatomy.inputs import call
 from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.survey import Parameter
 from deeplimits.transfer.anatomy.trial import TOLERANCE, Trial
 
 Ends = dict[str, float]
@@ -103,6 +105,38 @@ def steps(
     follows = {a: b for n, a in enumerate(heads) for b in heads[n + 1 :][:1] if list_of(a) == list_of(b)}
     after = {head: seen[other][1] for head, other in follows.items()}
     return {head: Step(seen[head][0], seen[head][2], seen[head][1], after.get(head)) for head in heads}
+
+
+def counted(trial: Trial, rows: Sequence[Parameter]) -> list[Parameter]:
+    """Count all residual blocks of a list together, where they are of several kinds.
+
+    Of kinds whose number stays, as a first block that has a bias of its own or no experts, those with an identity path
+    are residual blocks; the first of a ResNet's stage has none.
+
+    Args:
+        trial: of the base.
+        rows: one record a parameter of the target, blocks counted by their kind.
+
+    Raises:
+        InputError: a block whose number changes has no identity path.
+    """
+    residual = {str(row.block): str(row.stack) for row in rows if row.block is not None and row.depth_ratio != 1}
+    lists = {stack: head for head, stack in residual.items()}
+    members = {str(row.block): str(row.stack) for row in rows if row.stack in lists}
+    others = {head: stack for head, stack in members.items() if head not in residual}
+    called = steps(trial.model, trial.inputs, members) if others else {}
+    ways = {stack: _outer(trial, head, list(members)) for stack, head in lists.items()} if others else {}
+    for head in set(others) & set(called):
+        try:
+            if _outer(trial, head, list(members)) == ways[others[head]]:
+                residual[head] = others[head]
+        except InputError:
+            continue
+    ratios = {}
+    for stack in lists:
+        blocks = {row.target_block: row.block for row in rows if row.stack == stack and row.block in residual}
+        ratios[stack] = Fraction(len(blocks), len(set(blocks.values())))
+    return [replace(row, depth_ratio=ratios[row.stack]) if row.block in residual else row for row in rows]
 
 
 def last_gains(trial: Trial, tables: Iterable[str]) -> Ends:

@@ -140,10 +140,21 @@ def _block(name: str) -> tuple[str, str] | None:
 
 
 def share(rows: Sequence[Parameter]) -> str:
-    """Return in words what part of the target stands in dimensions that grow."""
+    """Return in words what part of the target stands in dimensions that grow, or how the depth alone changes."""
+    lists = list(dict.fromkeys(row.stack for row in rows if row.stack is not None))
+    if lists and all(row.fan_in_ratio == row.fan_out_ratio == 1 for row in rows):
+        numbers = {stack: lengths(rows, stack) for stack in lists}
+        words = ", ".join(f"{stack} has {new} blocks in place of {old}" for stack, (new, old) in numbers.items())
+        return f"the depth changes, and no width: {words}"
     total = sum(prod(row.shape) for row in rows)
     grows = sum(prod(row.shape) for row in rows if row.fan_in_ratio != 1 or row.fan_out_ratio != 1)
     return f"{100 * grows / total:.1f} % of the parameters stand in dimensions that grow"
+
+
+def lengths(rows: Iterable[Parameter], stack: str | None) -> tuple[int, int]:
+    """Return how many blocks a list has in the target, and in the base."""
+    blocks = {row.target_block: row.block for row in rows if row.stack == stack}
+    return len(blocks), len(set(blocks.values()))
 
 
 def small_base(rows: Sequence[Parameter], blocks: int | None) -> list[str]:

@@ -28,6 +28,7 @@ def of_build(
     trial: Trial,
     ends: Iterable[str],
     outer: set[str],
+    blocks: Iterable[str],
     seed: int,
 ) -> Powers:
     """Measure the factors on a copy of twice the depth.
@@ -45,15 +46,21 @@ def of_build(
         trial: of the base.
         ends: parameters of the base that branches are linear in.
         outer: blocks of the base whose output the model adds.
+        blocks: of the base, in lists whose length changes.
         seed: of the copy.
+
+    Returns:
+        the powers; nothing of a branch that adds nothing, or where a size changes the depth and more than that.
 
     Raises:
         InputError: the branches of a list differ by other than one factor.
     """
-    found: Powers = {}
+    found, known = Powers(), set(blocks)
     for key, pairs in doubled.items():
-        relative = {row.target_block: str(row.block) for row in pairs if row.block and row.depth_ratio != 1}
-        if not relative or any(row.fan_in_ratio != 1 or row.fan_out_ratio != 1 for row in pairs):
+        relative = {row.target_block: str(row.block) for row in pairs if row.block in known}
+        if all(row.depth_ratio == 1 for row in pairs) or any(
+            row.fan_in_ratio != 1 or row.fan_out_ratio != 1 for row in pairs
+        ):
             continue
         deep = initial.materialised(build, {**base, key: 2 * base[key]}, seed).to(trial.dtype).eval()
         same = {head: head if head in relative.values() else other for head, other in relative.items()}
@@ -66,7 +73,7 @@ def of_build(
                     for head, power in _compared(trial, deep, match, outer):
                         if any(name.startswith(f"{head}.") for name in names):
                             measured.setdefault((head, end), []).extend([] if power is None else [power])
-        found |= _agreed(measured, ends)
+        found |= _agreed(measured, ends, known)
     return found
 
 
@@ -92,17 +99,19 @@ def of_numbers(
     measured: Measured = {}
     for end, names in _branches(ends, set(blocks)).items():
         heads = {head: row for head, row in blocks.items() if any(name.startswith(f"{head}.") for name in names)}
-        measured |= {(head, end): [0.0] for head in heads}
         with trial.set({name: trial.null[name] for name in trial.own if bare(name) in set(ends) - names}):
             before = steps(trial.model, trial.inputs, blocks)
             given = {head: step.given for head, step in before.items()}
+            added = {head: _added(before, head, head in outer) for head in heads}
+            added = {head: branch for head, branch in added.items() if branch is not None and not trial.still(branch)}
+            measured |= {(head, end): [0.0] for head in added}
             for module, name, other in _differing(trial, target, blocks):
                 with trial.held(module, name, other):
                     after = steps(trial.model, trial.inputs, blocks, given)
-                for head, row in heads.items():
-                    ratio = _ratio(trial, before[head], after[head], head in outer)
-                    measured[head, end][0] -= log(ratio or 1.0) / log(row.depth_ratio)
-    return _agreed(measured, ends)
+                for head, branch in added.items():
+                    ratio = _ratio(trial, branch, _added(after, head, head in outer))
+                    measured[head, end][0] -= log(ratio or 1.0) / log(heads[head].depth_ratio)
+    return _agreed(measured, ends, blocks)
 
 
 def _differing(
@@ -134,8 +143,11 @@ def _stem(name: str) -> str:
     return name.removesuffix("weight").removesuffix("bias")
 
 
-def _agreed(measured: Measured, ends: Iterable[str]) -> Powers:
-    """Return the power of every parameter that ends a branch, one for all blocks of a list."""
+def _agreed(measured: Measured, ends: Iterable[str], blocks: Iterable[str]) -> Powers:
+    """Return the power of every parameter that ends a branch, one for all blocks of a list.
+
+    What adds nothing in the pass, as experts that no token chose, is scaled as its like.
+    """
     by_list: dict[tuple[str, str], list[float]] = {}
     for (head, end), powers in measured.items():
         if not powers:
@@ -149,14 +161,13 @@ def _agreed(measured: Measured, ends: Iterable[str]) -> Powers:
                 "transfer", why, "scale all branches alike, or leave the factor out: the plan brings its own"
             )
     alike = {(name, starred(f".{end}")): powers for (name, end), powers in by_list.items()}
-    heads, found = {head for head, _ in measured}, {}
+    heads, found = list(blocks), Powers()
     for name in ends:
         head = next((head for head in heads if name.startswith(f"{head}.")), None)
         if head is not None:
             end = _stem(name[len(head) + 1 :])
-            # experts that no token chose add nothing here: they are scaled as their like
-            powers = by_list.get((list_of(head), end)) or alike.get((list_of(head), starred(f".{end}")), [0.0])
-            found[name] = round(powers[0], 6) + 0.0
+            powers = by_list.get((list_of(head), end)) or alike.get((list_of(head), starred(f".{end}")))
+            found |= {name: round(powers[0], 6) + 0.0} if powers else {}
     return found
 
 
@@ -180,23 +191,32 @@ def _compared(
     there = steps(deep, trial.inputs, match, {head: here[other].given for head, other in match.items()})
     found: list[tuple[str, float | None]] = []
     for head, other in match.items():
-        added = [_added(here[other], other in outer), _added(there[head], other in outer)]
-        if all(branch is not None for branch in added) and any(b is not None and not trial.still(b) for b in added):
-            ratio = _ratio(trial, here[other], there[head], other in outer)
+        old, new = _added(here, other, other in outer), _added(there, head, other in outer)
+        if old is not None and new is not None and not (trial.still(old) and trial.still(new)):
+            ratio = _ratio(trial, old, new)
             found.append((other, None if ratio is None else -log(ratio) / log(2)))
     return found
 
 
-def _ratio(trial: Trial, old: Step, new: Step, outer: bool) -> float | None:
+def _ratio(trial: Trial, old: torch.Tensor, new: torch.Tensor | None) -> float | None:
     """Return how many times one block's branch the other's is, or None where it is no multiple."""
-    before, after = (_added(step, outer) for step in (old, new))
-    if before is None or after is None or before.shape != after.shape:
+    if new is None or old.shape != new.shape:
         return None
-    ratio = float((before * after).sum() / before.square().sum())
-    return ratio if ratio > 0 and trial.equal(after, ratio * before) else None
+    ratio = float((old * new).sum() / old.square().sum())
+    return ratio if ratio > 0 and trial.equal(new, ratio * old) else None
 
 
-def _added(step: Step, outer: bool) -> torch.Tensor | None:
+def _added(found: Mapping[str, Step], head: str, outer: bool) -> torch.Tensor | None:
+    """Return what a block adds to the stream; None where the pass does not show it.
+
+    No block follows the last of a list: the model adds as many times what it gives as with another of the list.
+    """
+    step = found[head]
     if not outer:
         return step.branch(outer=False)
-    return None if step.after is None else step.after - step.before
+    if step.after is not None:
+        return step.after - step.before
+    for other, one in found.items():
+        if list_of(other) == list_of(head) and one.after is not None and bool(one.made.any()):
+            return step.made * ((one.after - one.before) * one.made).sum() / one.made.square().sum()
+    return None

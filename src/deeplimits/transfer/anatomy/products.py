@@ -17,6 +17,10 @@ from deeplimits.transfer.anatomy.operations import EINSUM, LINEAR, LOOKUPS, OVER
 _SOFTMAX = {F.softmax, torch.softmax, F.log_softmax, torch.log_softmax, *of_tensor("softmax", "log_softmax")}
 _SOFTMAX |= {torch.exp, torch.exp2, *of_tensor("exp", "exp_", "exp2", "exp2_")}  # by hand: exp, over its sum
 _REPEATS = {torch.repeat_interleave, *of_tensor("expand", "expand_as", "repeat", "repeat_interleave")}
+_SQUARES = {torch.square, torch.pow, *of_tensor("square", "pow", "__pow__")}
+_LENGTHS = {torch.norm, torch.linalg.norm, torch.linalg.vector_norm, torch.Tensor.norm}
+_SUMS = {torch.sum: False, torch.Tensor.sum: False, torch.mean: True, torch.Tensor.mean: True}
+_ROOTS = {torch.sqrt: 0.5, torch.Tensor.sqrt: 0.5, torch.rsqrt: -0.5, torch.Tensor.rsqrt: -0.5}
 _NORMS = {F.layer_norm, F.rms_norm, torch.layer_norm, torch.rms_norm}
 
 
@@ -64,7 +68,10 @@ def fused(products: Iterable[Product]) -> dict[str, tuple[float, ...]]:
 
 @dataclass(frozen=True)
 class _Trace:
-    """What is known of a tensor: whether it is a weight, its matrix and all this gave, its scale, what it repeats."""
+    """What is known of a tensor: whether it is a weight, its matrix and all this gave, its scale, what it repeats.
+
+    A vector over its length has entries of n^-1/2: `squared` and `length`, n, tell how a length comes about.
+    """
 
     weight: bool = False
     source: str | None = None
@@ -73,6 +80,8 @@ class _Trace:
     repeated: int = 1
     product: int | None = None
     probability: bool = False
+    squared: bool = False
+    length: int = 0
 
 
 class Products(TorchFunctionMode):
@@ -184,6 +193,9 @@ class Products(TorchFunctionMode):
             return replace(first, probability=True, scale=1.0)
         if function in _NORMS:
             return replace(first, scale=1.0)
+        normed = _normed(function, args, kwargs, traces, result)
+        if normed is not None:
+            return normed
         if function in TIMES | OVER and len(args) > 1:
             known = self._traces
             numbers = [not isinstance(x, torch.Tensor) or (x.numel() == 1 and id(x) not in known) for x in args[:2]]
@@ -191,6 +203,30 @@ class Products(TorchFunctionMode):
         if function in _REPEATS and isinstance(result, torch.Tensor):
             return replace(first, repeated=first.repeated * max(1, result.numel() // max(1, args[0].numel())))
         return first
+
+
+def _normed(function: Any, args: Any, kwargs: Any, traces: list[_Trace], result: Any) -> _Trace | None:
+    """Return what is known of squares, sums of them, their roots, and what is divided by these; else None."""
+    first = traces[0]
+    if function is F.normalize:
+        dim = kwargs.get("dim", args[2] if len(args) > 2 else 1)
+        return replace(first, scale=args[0].shape[dim] ** -0.5)
+    if not args or not first.scale:
+        return None
+    if (function in _SQUARES and (len(args) < 2 or args[1] == 2)) or (function in TIMES and args[0] is args[1]):
+        return replace(first, squared=True, scale=first.scale**2)
+    if function in _LENGTHS or (function in _SUMS and first.squared):
+        entries = args[0].numel() // max(1, result.numel())
+        scale = first.scale / entries if _SUMS.get(function) else first.scale
+        return replace(first, squared=False, length=entries, scale=scale)
+    if function in _ROOTS and first.length:
+        return replace(first, scale=first.scale ** _ROOTS[function])
+    if function in TIMES | OVER and len(traces) == 2 and traces[0].source == traces[1].source:
+        vector, norm = sorted(traces, key=lambda trace: trace.length)
+        if norm.length and not vector.length and norm.scale and vector.scale:
+            over = 1 / norm.scale if function in TIMES else norm.scale
+            return replace(vector, scale=vector.scale / over * norm.length**-0.5)
+    return None
 
 
 def _shares(**parts: tuple[torch.Tensor, _Trace]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from deeplimits.transfer.anatomy.copies import Copies, copies
 from deeplimits.transfer.anatomy.inputs import example
 from deeplimits.transfer.anatomy.logits import Mended, factors, mend, open_ends, unseen
 from deeplimits.transfer.anatomy.matching import listed
-from deeplimits.transfer.anatomy.names import bare
+from deeplimits.transfer.anatomy.names import bare, starred
 from deeplimits.transfer.anatomy.pairs import Pairs, matched, told
 from deeplimits.transfer.anatomy.products import Product, fused
 from deeplimits.transfer.anatomy.readout import carriers
@@ -29,6 +29,7 @@ from deeplimits.transfer.rule import Rule
 _UNSEEN_WIDTH = "two instances: a factor of the width that forward computes is not seen; a build function shows it"
 _NEEDS_VALUES = "it needs values, or other inputs; plan with a build function or real models, and pass inputs="
 _UNSEEN = "two instances: a factor of the depth that forward computes itself is not seen; a build function shows it"
+_SILENT = "not counted: a factor of the depth, if the forward pass has one, in the branches that end in"
 
 
 @dataclass
@@ -209,6 +210,9 @@ def _prove(
         why = "the base is on the meta device, and residual branches and tied readouts are proved by running it"
         raise InputError("transfer", why, "build the base on the CPU; the target may stay on the meta device")
     trial = Trial(real, inputs, seed)
+    if needs.blocks:
+        found.rows = branches.counted(trial, found.rows)
+        needs.blocks = _deeper(found.rows)
     found.ends, outer = branches.outputs(trial, needs.blocks)
     found.logits = mend(trial, needs.lacking, products)
     if needs.tied:
@@ -218,26 +222,39 @@ def _prove(
         found.logits.attributes |= numbers
     found.notes += found.logits.notes
     if family is not None and needs.blocks:
-        found.done = depth_factors.of_build(family.build, family.tried, family.doubled, trial, found.ends, outer, seed)
+        args = family.build, family.tried, family.doubled, trial, found.ends, outer, needs.blocks
+        found.done = depth_factors.of_build(*args, seed)
     elif needs.blocks:
         found.done = depth_factors.of_numbers(trial, large, found.rows, found.ends, outer)
         found.notes.append(_UNSEEN)
+    if silent := [name for name in found.ends if name not in found.done]:
+        found.notes.append(f"{_SILENT} {listed(list(dict.fromkeys(map(starred, silent))), 3)}")
 
 
 class _Needs:
     """What must be proved by running the base: branches, tied readouts, attention logits."""
 
     def __init__(self, rule: Rule, rows: Sequence[Parameter], base: Seen, pairs: Pairs):
-        deeper = [] if rule.alpha is None else [r.block for r in rows if r.block is not None and r.depth_ratio != 1]
-        self.blocks = list(dict.fromkeys(deeper))
-        self.tied = base.watch.twice if base.watch is not None and rule.readout_multiplier else set()
+        self.blocks = [] if rule.alpha is None else _deeper(rows)
+        self.tied = _tied(rows, base) if rule.readout_multiplier else set()
         self.lacking = factors(pairs.base, pairs.target) if rule.readout_multiplier else {}
+
+
+def _tied(rows: Sequence[Parameter], base: Seen) -> set[str]:
+    """Return the tables that are readouts as well, summed over a size that grows."""
+    grows = {row.base_name for row in rows if row.fan_in_ratio != 1 or row.fan_out_ratio != 1}
+    return set() if base.watch is None else {name for name in base.watch.twice if bare(name) in grows}
+
+
+def _deeper(rows: Sequence[Parameter]) -> list[str]:
+    return list(dict.fromkeys(row.block for row in rows if row.block is not None and row.depth_ratio != 1))
 
 
 def _check_depth(rule: Rule, rows: Sequence[Parameter]) -> None:
     changed = next((row for row in rows if row.depth_ratio != 1), None)
     if changed is not None and rule.alpha is None and not rule.any_depth:
-        times = f"{changed.stack} is {float(changed.depth_ratio):g} times as long"
+        long, short = checks.lengths(rows, changed.stack)
+        times = f"{changed.stack} is {long / short:g} times as long"
         why = f"the depth changes ({times}) and rule {rule.name!r} has no depth part"
         raise InputError("transfer", why, "use rule='completep' or 'depth_mup', or keep the depth of the base")
 

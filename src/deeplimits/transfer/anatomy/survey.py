@@ -144,11 +144,18 @@ def _check_use(name: str, module: nn.Module, shape: tuple[int, ...], watch: Watc
     if len(shape) < 2:
         return
     use = watch.uses.get(name)
-    if name in watch.unclear or not (_known(module) or name in watch.carried or (use is not None)):
+    if name in watch.unclear or not (
+        _known(module) or name in watch.carried or use is not None or _broadcast(name, shape, watch)
+    ):
         how = "is combined with other parameters" if name in watch.unclear else "is used by an operation not known here"
         why = f"{name} of shape {shape} {how}: it stays open what it is summed over"
         fix = "hold it in an nn.Linear, or multiply activations with it (x @ w), so that fan-in and fan-out are seen"
         raise InputError("transfer", why, fix)
+
+
+def _broadcast(name: str, shape: tuple[int, ...], watch: Watch) -> bool:
+    """Say whether a tensor is a vector that is shaped to stand beside activations, as a temperature for each head."""
+    return len(shape) > 2 and sum(size > 1 for size in shape) < 2 and name not in watch.times
 
 
 def _check_experts(rows: list[Parameter], old: Mapping[str, Any]) -> None:
@@ -171,6 +178,8 @@ def _fans(
         use = watch.summed[name]
     if use is not None and use.contracted:
         return Fans(MATRIX, prod(shape[a] for a in use.contracted), prod(shape[a] for a in use.written))
-    if watch is not None and use is None and name in watch.carried and not _known(module) and len(shape) > 1:
-        return Fans(VECTOR, 1, prod(shape))
+    if watch is not None and use is None and not _known(module) and len(shape) > 1:
+        single = sum(size > 1 for size in shape) < 2 and name in watch.order and name not in watch.times
+        if single or name in watch.carried:
+            return Fans(VECTOR, 1, prod(shape))
     return fans(module, attribute, shape)

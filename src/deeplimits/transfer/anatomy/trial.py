@@ -18,6 +18,7 @@ from deeplimits.transfer.anatomy.uses import LINEAR, RIGHT, Watch
 PRECISIONS = (torch.float64, torch.float32)
 TOLERANCE = 1e-5  # norms often compute in float32 whatever their input
 _SHAKE = 0.05
+_PRODUCTS = LINEAR | RIGHT | {torch.einsum, torch.functional.einsum}
 
 
 class Trial:
@@ -87,7 +88,7 @@ class Trial:
 
     def readout(self, tables: Iterable[str]) -> torch.Tensor:
         """Return what the tied tables give as readouts, before anything is done with it; else what the model gives."""
-        with torch.no_grad(), _Readout([self.own[name] for name in tables]) as seen:
+        with torch.no_grad(), Readouts(dict.fromkeys((self.own[name] for name in tables), 1.0)) as seen:
             output = call(self.model, self.inputs)
         return output if seen.result is None else seen.result
 
@@ -131,19 +132,24 @@ class Trial:
         return bool(change.abs().max() <= TOLERANCE)
 
 
-class _Readout(TorchFunctionMode):
-    """Keeps the last product of something with a table."""
+class Readouts(TorchFunctionMode):
+    """Multiplies what tables give as readouts, and keeps the last of it.
 
-    def __init__(self, tables: list[nn.Parameter]):
+    Args:
+        tables: {table: number that its products with activations are multiplied with}.
+    """
+
+    def __init__(self, tables: Mapping[nn.Parameter, float]):
         super().__init__()
         self.tables, self.result = tables, None
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        if function in LINEAR | RIGHT:
-            second = [*args, *(kwargs or {}).values()][1]
-            if any(second is table or second._base is table for table in self.tables):
-                self.result = result
+        if function in _PRODUCTS:
+            given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Tensor)]
+            for table, factor in self.tables.items():
+                if any(value is table or value._base is table for value in given):
+                    self.result = result = factor * result
         return result
 
 

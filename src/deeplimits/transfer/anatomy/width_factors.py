@@ -18,7 +18,7 @@ from deeplimits.transfer.anatomy.multiples import ALIKE, Numbers, Scaled, differ
 from deeplimits.transfer.anatomy.names import bare
 from deeplimits.transfer.anatomy.products import Product, Products
 from deeplimits.transfer.anatomy.survey import Parameter
-from deeplimits.transfer.anatomy.trial import Trial
+from deeplimits.transfer.anatomy.trial import Readouts, Trial
 from deeplimits.transfer.anatomy.uses import Watch
 
 _NEAR = 0.4  # of a power: sizes of activations of another width are equal only up to their fluctuations
@@ -107,21 +107,15 @@ class Draws:
         model: the base or a wider copy; its values are replaced.
         rows: one record a parameter of a wider copy.
         power: of the ratios in `rows`, for this model; 0 for the base.
-        tied: tables that are readouts as well: the gains before the readout take their share.
+        tied: tables that are readouts as well: what they give as readouts is divided, not the table.
     """
 
     def __init__(self, trial: Trial, model: nn.Module, rows: Sequence[Parameter], power: float, tied: Iterable[str]):
         self.trial, self.model = trial, model.to(trial.dtype).eval()
         own = {bare(name): (p, trial.null[name]) for name, p in trial.own.items()}
-        wide = max((float(row.fan_out_ratio) for row in rows if row.base_name in set(tied)), default=1.0)
-        gains = {bare(name) for name in _gains(trial, tied)} if wide != 1 else set()
-        self.sources = {
-            row.name: (
-                *own[row.base_name],
-                (wide if row.base_name in gains else float(row.fan_in_ratio)) ** (-power / 2),
-            )
-            for row in rows
-        }
+        self.sources = {row.name: (*own[row.base_name], float(row.fan_in_ratio) ** (-power / 2)) for row in rows}
+        wide = {row.name: float(row.fan_out_ratio) ** (-power / 2) for row in rows if row.base_name in set(tied)}
+        self.tables = {p: wide[bare(name)] for name, p in self.model.named_parameters() if bare(name) in wide}
 
     def product(self, place: int) -> Scaled:
         """Return a product with a number, at the values that are there."""
@@ -141,7 +135,8 @@ class Draws:
                 source, null, share = self.sources[bare(name)]
                 drawn = torch.randint(source.numel(), tuple(p.shape), generator=generator)
                 p.copy_(null + share * (source.detach().flatten()[drawn] - null))
-        return numbers(self.model, self.trial.inputs, changed)[place].size
+        with Readouts(self.tables):
+            return numbers(self.model, self.trial.inputs, changed)[place].size
 
 
 def idle(trial: Trial, place: int, products: Sequence[Product]) -> bool:
