@@ -189,6 +189,19 @@ def test_values_that_are_not_finite():
         depth_use(nn.Sequential(Residual(8), Residual(8)), x)
 
 
+def test_outputs_that_are_no_tensor():
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(Residual(8), Residual(8))
+
+        def forward(self, x):
+            return {"answer": self.layers(x)}
+
+    with pytest.raises(InputError, match="Words returns no tensor"):
+        depth_use(Words(), torch.randn(4, 8))
+
+
 def test_models_without_a_chain():
     with pytest.raises(InputError, match="no chain of equal modules"):
         depth_use(nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 8)), torch.randn(4, 8))

@@ -220,5 +220,5 @@ CLAIM = Claim(
     headline=HEADLINE,
     steps=(Step("skips", skips, 20.0), Step("training", training, 28.0)),
     full=Sizes(256, 16, ((16, 48), (64, 32), (256, 26)), 1000, 20, 5),
-    reduced=Sizes(64, 32, ((8, 8), (16, 8)), 30, 5, 2),
+    reduced=Sizes(64, 16, ((8, 6), (16, 6)), 30, 3, 2),
 )

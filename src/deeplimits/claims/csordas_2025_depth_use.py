@@ -171,7 +171,7 @@ CLAIM = Claim(
     ),
     source="csordas-2025-depth-use; untrained curves: derived",
     headline=HEADLINE,
-    steps=(Step("null", null, 10.0), Step("trained", trained, 35.0)),
-    full=Sizes(256, 64, 32, 8, 64, (8, 16), 120, 96),
+    steps=(Step("null", null, 10.0), Step("trained", trained, 45.0)),
+    full=Sizes(256, 64, 32, 8, 64, (8, 16), 400, 96),
     reduced=Sizes(64, 8, 16, 3, 16, (2, 4), 8, 12),
 )

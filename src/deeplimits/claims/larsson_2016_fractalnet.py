@@ -161,5 +161,5 @@ CLAIM = Claim(
     headline=HEADLINE,
     steps=(Step("four", four, 32.0), Step("five", five, 18.0)),
     full=Sizes(64, (2000, 3), (1000, 2)),
-    reduced=Sizes(32, (60, 1), (40, 1)),
+    reduced=Sizes(32, (30, 1), (20, 1)),
 )

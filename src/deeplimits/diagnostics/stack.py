@@ -31,12 +31,15 @@ class Stack:
         self.blocks = [model.get_submodule(name) for name in self.names]
         with torch.no_grad(), evaluating(model):
             seen, self.output = watched(model, inputs, self.names)
-        self.templates = [seen[name][0][1] for name in self.names]
+        if not isinstance(self.output, Tensor):
+            why = f"{type(model).__name__} returns no tensor, logits or last_hidden_state"
+            raise InputError("depth_use", why, "wrap it in a module whose forward pass returns the tensor to look at")
         ends = [_ends(name, seen[name]) for name in self.names]
         for index, ((_, gave), (reads, _)) in enumerate(pairwise(ends)):
             if not _same(gave, reads):
                 why = f"{self.names[index + 1]} does not read what {self.names[index]} gives"
                 raise InputError("depth_use", why, "name the blocks of one residual stream in order: blocks=[...]")
+        self.templates = [seen[name][0][1] for name in self.names]
         self.streams = [self.last(ends[0][0]), *(self.last(after) for _, after in ends)]
 
     def __len__(self) -> int:
