@@ -98,7 +98,7 @@ def test_networks_of_growing_depth_approach_the_top_edge():
 def test_a_wrong_law_is_found(monkeypatch):
     right = law_limit.diagonal
     monkeypatch.setattr(law_limit, "diagonal", lambda net, x, ratio, *rest: right(net, x, 3 * ratio, *rest))
-    found = dl.compare(ShapedMlp(), X, widths=[64], ratio=0.5, networks=1000)
+    found = dl.compare(ShapedMlp(), X, widths=[64], ratio=0.5, networks=300)
     assert found.verdict.word == "differs"
 
 

@@ -12,6 +12,7 @@ from deeplimits.limits.diffusion import Diffusion
 from deeplimits.limits.diffusion.closed_form import TwoSlopes
 from deeplimits.limits.diffusion.regime import Point, Regime, small_time_drift
 from deeplimits.plane.law_record import LEVELS, LawCheck, LawComparison, LawPlace, LawVerdict
+from deeplimits.report import laws as page
 from deeplimits.report.figures import bands, diffusion, laws, regime
 
 
@@ -101,12 +102,15 @@ def test_quantiles_stand_at_the_largest_size_of_every_width():
 
 
 def test_the_page_tells_verdicts_and_carries_the_record(tmp_path):
-    records = [comparison(0.5, "agrees"), comparison(None, "differs")]
-    path = dl.html(records, tmp_path / "laws.html", data="made up")
+    one = comparison(0.5, "agrees")
+    path = dl.html(one, tmp_path / "laws.html", data="made up")
     text = path.read_text(encoding="utf-8")
-    assert re.findall(r'aria-hidden="true">(.)<', text) == ["✓", "✗"]
+    assert re.findall(r'aria-hidden="true">(.)<', text) == ["✓"]
     assert "a &lt;note&gt;" in text and "<note>" not in text
-    assert "ratio=0.5" in text and "depths=[4, 16, inf]" in text
+    assert "widths=[8, 32], ratio=0.5, networks=2000" in text
     held = json.loads(re.search(r'id="record">(.*?)</script>', text, re.DOTALL)[1])
-    assert [LawComparison.from_json(json.dumps(one)) for one in held["comparisons"]] == records
-    assert {file.name for file in tmp_path.glob("*.png")} == {"laws-laws0.png", "laws-laws1.png"}
+    assert LawComparison.from_json(json.dumps(held["comparisons"][0])) == one
+    assert {file.name for file in tmp_path.glob("*.png")} == {"laws-laws0.png"}
+    view = page._view(comparison(None, "differs"), {})
+    assert (view["mark"], view["title"]) == ("✗", "ShapedMlp: laws not as predicted")
+    assert "depths=[4, 16, inf]" in view["call"]

@@ -93,7 +93,7 @@ def _solve(times: Array, cells: int) -> Array:
     return np.stack([parts @ np.exp(rates), parts @ area])
 
 
-def _stretched(s: Array) -> tuple[Array, Array, Array]:
+def _stretched(s: Any) -> tuple[Array, Array, Array]:
     """Return y, y' and m at s."""
     above = np.maximum(s, 0)
     y = np.where(s > 0, np.sinh(BEND * above) / BEND, s)

@@ -76,7 +76,7 @@ def late_drift(width: float) -> float:
 
 
 def regime(
-    widths: Iterable[int] = (1, 2, 3, 4, 5, 8, 32), samples: int = 10000, seed: int = 0, steps: int = 256
+    widths: Iterable[int] = (1, 2, 3, 4, 5, 8, 32), samples: int = 10000, seed: int = 0, steps: int = 128
 ) -> Regime:
     """Return E log(R_1/R_0) of ResNet("relu") at infinite depth for every width, sampled, beside what is predicted.
 

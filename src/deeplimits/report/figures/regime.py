@@ -65,6 +65,7 @@ def draw(axes: Any, data: RegimeData) -> None:
     measured(axes, data.widths, data.measured, data.error, theme.LIGHT["ink"], theme.family(0), label="sampled")
     logarithmic(axes.xaxis, data.widths)
     axes.set_xlim(low / 1.3, high * 1.3)
+    axes.set_ylim(top=max(0.32, 1.1 * max(data.measured)))
     axes.legend(loc="lower left", bbox_to_anchor=(-0.03, 0.98), labelspacing=0.3)
     axes.set_xlabel("width n")
     axes.set_ylabel("mean of log(R₁/R₀), R = |relu(X)|")
