@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import optuna
 import pytest
 
 from deeplimits.cli import main
@@ -19,6 +21,7 @@ from deeplimits.errors import InputError
 from deeplimits.transfer.plan import Plan
 
 MODULE = """
+import os
 import time
 import torch
 from torch import nn
@@ -45,6 +48,11 @@ def layers(n_layers):
 
 def quick(model, groups, seed):
     return float(sum(group["lr"] for group in groups) + model[0].out_features + 2 - 4 * (groups[0]["lr"] == 0.25))
+
+def stops(model, groups, seed):
+    if seed == 1 and model[0].out_features == 64 and not os.path.exists("mended"):
+        torch.zeros(2).reshape(3)
+    return quick(model, groups, seed)
 
 def slow(model, groups, seed):
     print("training", flush=True)
@@ -74,13 +82,17 @@ def run(capsys, tmp_path, monkeypatch):
         (["plan", "mine:three"], "it is no function"),
         (["plan", "mine"], "names no function"),
         (["plan", "mine:layers"], "takes (n_layers): it cannot be called with width= and depth= alone"),
-        (["plan", "mine:number"], "mine:number(width=32) is a int"),
+        (["plan", "mine:number"], "mine:number(width=32) is no torch.nn.Module: int"),
         (["plan", "mine:breaks"], "mine:breaks(width=32) raised ValueError: as it should"),
         (["plan", "mine:wide", "--depth", "3"], "mine:wide takes no depth"),
         (["plan", "mine:wide", "--width", "a"], "'a' is not a whole number"),
         (["plan", "mlp", "--rule", "mupp"], "did you mean 'mup'"),
         (["plan", "mlp", "--optimizer", "adamm"], "no known family"),
         (["plan", "mine:wide", "--save", "mine.py/plan.json"], "cannot be written"),
+        (["plan", "mine:wide", "--lr", "-1"], "lr=-1.0"),
+        (["plan", "mine:wide", "--lr", "0.1", "--weight-decay", "-0.1"], "weight_decay=-0.1"),
+        (["check", "mine:wide", "--lr", "-1"], "lr=-1.0"),
+        (["sweep", "mine:wide", "--weight-decay", "-1"], "weight_decay=-1.0"),
         (["check", "mine:wide", "--width", "32"], "both axes have one size"),
         (["sweep", "mine:other", "--lr", "0.1,0.2,0.4"], "takes neither the bundled digits nor text"),
         (["sweep", "mine:wide", "--lr", "2^-3..2^-5"], "falls"),
@@ -120,6 +132,8 @@ def test_a_plan_is_printed_and_saved(run, tmp_path):
     assert json.loads(out)["rows"][2]["lr_mult"] == 0.25
     _, out, _ = run("plan", "mine:wide", "--width", "64,256", "--rule", "mup", "--lr", "0.1", "--weight-decay", "0.5")
     assert re.search(r"^ *2\.weight .* 0\.025 +2 +2\.5e-09", out, flags=re.MULTILINE)
+    _, out, _ = run("plan", "mine:wide", "--width", "64,256", "--rule", "mup", "--optimizer", "sgd", "--lr", "0.1")
+    assert re.search(r"role +init +LR +decay +why", out) and "e-08" not in out
 
 
 def test_blocks_share_a_line_unless_every_one_is_asked_for(run):
@@ -164,6 +178,26 @@ def test_a_sweep_is_kept_and_refused_for_another_rule(run, tmp_path):
     assert "rule is 'mup' there and 'sp' here" in err
     code, out, _ = run(*words, "--rule", "mup", "--against", "sp")
     assert [line.partition(":")[0] for line in out.splitlines() if "octaves" in line] == ["mup", "sp"]
+
+
+def test_an_error_in_train_is_told_with_its_place_and_the_sweep_goes_on(run, tmp_path):
+    sweep = ("--width", "32,64", "--train", "mine:stops", "--lr", "2^-4..1", "--rule", "mup", "--seeds", "2")
+    code, out, err = run("sweep", "mine:wide", *sweep, "--store", "runs.db")
+    assert (code, out) == (2, "") and "Traceback" not in err
+    line = MODULE[: MODULE.index("reshape(3)")].count("\n") + 1
+    told = "at width 64, learning rate 0.0625, seed 1 train raised RuntimeError: shape '[3]' is invalid"
+    assert told in err and f"({tmp_path / 'mine.py'}, line {line}, in stops)" in err
+    assert "fix: mend what broke and make the same call again" in err
+    assert _states() == {"COMPLETE": 11, "FAIL": 1, "WAITING": 8}
+    (tmp_path / "mended").touch()
+    code, out, _ = run("sweep", "mine:wide", *sweep, "--store", "runs.db")
+    assert code == 0 and out.startswith("mup: transfers")
+    assert _states() == {"COMPLETE": 20, "FAIL": 1}
+
+
+def _states():
+    study = optuna.load_study(study_name="lr_transfer", storage="sqlite:///runs.db")
+    return Counter(trial.state.name for trial in study.get_trials(deepcopy=False))
 
 
 def test_models_without_training_take_the_bundled_data(run):

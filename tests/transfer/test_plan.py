@@ -200,6 +200,8 @@ def test_what_cannot_be_read_is_said(plan, tmp_path):
     for lr in ("a", -1.0, float("nan")):
         with pytest.raises(dl.DeepLimitsError, match="base's learning rate"):
             plan.param_groups(fresh(), lr=lr)
+    with pytest.raises(dl.DeepLimitsError, match=r"weight_decay=-0.1\. Fix: give the base's weight decay"):
+        plan.param_groups(fresh(), lr=1.0, weight_decay=-0.1)
     with torch.device("meta"):
         empty, small = Mlp(**TARGET), Mlp(**BASE)
     with pytest.raises(dl.DeepLimitsError, match="meta device"):

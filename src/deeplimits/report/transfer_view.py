@@ -10,7 +10,7 @@ from deeplimits.transfer.evidence.coordinates import CoordinateCheck, exponents
 from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof
 from deeplimits.transfer.plan import Plan
-from deeplimits.transfer.plan_table import INIT, merged
+from deeplimits.transfer.plan_table import INIT, cells, columns, merged, multipliers
 
 TONES = {"pass": "yes", "transfers": "yes", "fail": "no", "drifts": "no"}
 MARKS = {"yes": "✓", "no": "✗"}
@@ -19,7 +19,6 @@ CHECKED = {
     "fail": "updates do not keep their size",
     "undecided": "no exponent fails, some are undecided",
 }
-HEADER = ("parameter", "shape", "role", "init", "LR", "decay", "eps", "why")
 
 
 def headline(found: Proof) -> str:
@@ -75,12 +74,11 @@ def plan_view(plan: Plan) -> dict[str, Any]:
     """The table of a plan, blocks of equal numbers as one row."""
     rows = []
     for row, count in merged(plan.rows):
-        name = row.name if count == 1 else f"{row.name} ({count})"
-        init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
-        numbers = [f"{value:.4g}" for value in (row.lr_mult, row.decay_mult, row.eps_mult)]
-        rows.append([name, "×".join(map(str, row.shape)) or "1", row.role, init, *numbers, row.reason])
+        name, _, *others = cells(row, count, multipliers(row, plan.optimizer))
+        rows.append([name, "×".join(map(str, row.shape)) or "1", *others, row.reason])
+    header = ["parameter", "shape", "role", "init", *columns(plan.optimizer), "why"]
     sources = ", ".join(sorted({row.source for row in plan.rows}))
-    return {"caption": f"{plan.rule}, {plan.optimizer}, source {sources}; {INIT}", "header": HEADER, "rows": rows}
+    return {"caption": f"{plan.rule}, {plan.optimizer}, source {sources}; {INIT}", "header": header, "rows": rows}
 
 
 def tables(found: Proof) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from deeplimits.transfer.anatomy.names import bare, in_words
 from deeplimits.transfer.budget import Budget
 from deeplimits.transfer.numbers import Row, perturbations
 from deeplimits.transfer.rule import Rule, family, get
+from deeplimits.transfer.steps.optimizer import usable
 
 EPSILON = 1e-8
 
@@ -143,13 +144,12 @@ class Plan:
             groups of parameters with equal numbers, each with "params", "lr", "weight_decay", "param_names", and "eps"
             where the optimizer has one.
         """
+        usable("plan.param_groups", lr, weight_decay)
         parameters = self._parameters(model, "plan.param_groups", partial)
         groups: dict[tuple[float, ...], list[str]] = {}
         for row in self.rows:
             decays = len(row.shape) > 1 and weight_decay != 0
             groups.setdefault((row.lr_mult, row.eps_mult, row.decay_mult if decays else 0.0), []).append(row.name)
-        if not isinstance(lr, int | float | torch.Tensor) or not float(lr) > 0:
-            raise InputError("plan.param_groups", f"lr={lr!r}", "give the base's learning rate, a number above zero")
         eps, kind = EPSILON if eps is None else eps, family(self.optimizer)
         settings, found = self.budget.settings(kind, settings, "plan.param_groups"), []
         for (lr_mult, eps_mult, decay_mult), names in groups.items():

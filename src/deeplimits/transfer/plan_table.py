@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deeplimits.transfer import budget
 from deeplimits.transfer.anatomy.names import stacks
 from deeplimits.transfer.numbers import Row, perturbations
-from deeplimits.transfer.rule import Powers
+from deeplimits.transfer.rule import Powers, family
 
 if TYPE_CHECKING:
     from deeplimits.transfer.plan import Plan
@@ -29,29 +29,44 @@ def explain(plan: Plan, every: bool) -> str:
     rule = plan.parametrization
     sam = rule.perturbation != Powers()
     counted = [(row, 1) for row in plan.rows] if every else merged(plan.rows)
-    head = ("name", "shape", "role", "init", "LR", "decay", "eps", *(["SAM"] if sam else []), "why", "source")
+    head = ("name", "shape", "role", "init", *columns(plan.optimizer), *(["SAM"] if sam else []), "why", "source")
     lines: list[tuple[str, ...]] = [head]
     for row, count in counted:
         extra = [f"{scale:.4g}" for scale in perturbations([row], rule).values()] if sam else []
-        lines.append((*cells(row, count), *extra, row.reason, row.source))
+        lines.append((*cells(row, count, multipliers(row, plan.optimizer)), *extra, row.reason, row.source))
     widths = [max(len(line[n]) for line in lines) for n in range(len(head) - 1)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)) for line in lines]
     decay = f"decay {plan.decay}: {budget.decay(plan.decay).words}"
     return "\n".join([f"{plan.rule}, {plan.optimizer}", decay, plan.budget.words(), *plan.notes, INIT, *table])
 
 
-def cells(row: Row, count: int, numbers: Iterable[float] | None = None) -> list[str]:
-    """Return a line of the table: name, shape, role, init, learning rate, weight decay and epsilon.
+def columns(optimizer: str) -> list[str]:
+    """Return what an optimizer takes for each parameter: learning rate, decay, and epsilon where its family has one.
+
+    Example:
+        >>> columns("adamw"), columns("sgd")
+        (['LR', 'decay', 'eps'], ['LR', 'decay'])
+    """
+    return ["LR", "decay", *(["eps"] if family(optimizer) == "entrywise" else [])]
+
+
+def multipliers(row: Row, optimizer: str) -> list[float]:
+    """Return the numbers of a row that stand in `columns`."""
+    every = {"LR": row.lr_mult, "decay": row.decay_mult, "eps": row.eps_mult}
+    return [every[name] for name in columns(optimizer)]
+
+
+def cells(row: Row, count: int, numbers: Iterable[float]) -> list[str]:
+    """Return a line of the table: name, shape, role, init, and the numbers of the optimizer.
 
     Args:
         row: of the plan.
         count: of parameters that share the line.
-        numbers: what to print in place of the last three multipliers.
+        numbers: its `multipliers`, or what they multiply as well.
     """
     init = "at apply" if row.init_mult is None else f"{row.init_mult:.4g}"
     name = row.name if count == 1 else f"{row.name} ({count})"
-    shown = (row.lr_mult, row.decay_mult, row.eps_mult) if numbers is None else numbers
-    return [name, "x".join(map(str, row.shape)) or "1", row.role, init, *(f"{value:.4g}" for value in shown)]
+    return [name, "x".join(map(str, row.shape)) or "1", row.role, init, *(f"{value:.4g}" for value in numbers)]
 
 
 def merged(rows: Sequence[Row]) -> list[tuple[Row, int]]:

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-HEADER = ("parameter", "shape", "role", "init", "LR", "decay", "eps", "why")
-
 
 def plan(
     target: str,
@@ -57,8 +55,10 @@ def plan(
     from deeplimits.cli.transfer import target as found
     from deeplimits.transfer.evidence.audit import audit
     from deeplimits.transfer.make import transfer
-    from deeplimits.transfer.plan_table import INIT, merged
+    from deeplimits.transfer.plan_table import INIT, columns, merged
+    from deeplimits.transfer.steps.optimizer import usable
 
+    usable("transfer plan", 1.0 if lr is None else lr, weight_decay)
     model = found.read(target)
     grid = model.grid(width, depth, options.deep(rule, alpha))
     base, large = ({name: values[place] for name, values in grid.items()} for place in (0, -1))
@@ -74,18 +74,18 @@ def plan(
         return
     print(f"{audit(made)}\n{INIT}\n")
     rows = [(row, 1) for row in made.rows] if every else merged(made.rows)
-    console.table(HEADER, [_cells(row, count, lr, weight_decay) for row, count in rows])
+    header = ("parameter", "shape", "role", "init", *columns(optimizer), "why")
+    console.table(header, [_cells(row, count, optimizer, lr, weight_decay) for row, count in rows])
     print(f"\nsource: {', '.join(sorted({row.source for row in made.rows}))}")
     print(f"written to {save}" if save is not None else "--save plan.json writes the plan")
 
 
-def _cells(row: Any, count: int, lr: float | None, weight_decay: float) -> list[str]:
+def _cells(row: Any, count: int, optimizer: str, lr: float | None, weight_decay: float) -> list[str]:
     from deeplimits.transfer.plan import EPSILON
-    from deeplimits.transfer.plan_table import cells
+    from deeplimits.transfer.plan_table import cells, multipliers
 
-    decay = row.decay_mult if lr is None else row.decay_mult * weight_decay * (len(row.shape) > 1)
-    eps = row.eps_mult * (1.0 if lr is None else EPSILON)
-    numbers = (row.lr_mult * (1.0 if lr is None else lr), decay, eps)
+    base = (1.0, 1.0, 1.0) if lr is None else (lr, weight_decay * (len(row.shape) > 1), EPSILON)
+    numbers = [mult * value for mult, value in zip(multipliers(row, optimizer), base, strict=False)]
     return [*cells(row, count, numbers), row.reason]
 
 

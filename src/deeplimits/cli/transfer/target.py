@@ -79,7 +79,9 @@ class Target:
                 why = f"{self.words}({shown}) raised {type(error).__name__}: {error}"
                 raise InputError("TARGET", why, "give sizes that it can build") from None
             if not isinstance(model, torch.nn.Module):
-                raise InputError("TARGET", f"{self.words}({shown}) is a {type(model).__name__}", WRITE)
+                raise InputError(
+                    "TARGET", f"{self.words}({shown}) is no torch.nn.Module: {type(model).__name__}", WRITE
+                )
 
 
 def read(words: str, train: str | None = None, optimizer: str = "adamw") -> Target:

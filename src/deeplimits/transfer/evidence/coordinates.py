@@ -18,6 +18,7 @@ from deeplimits.transfer.evidence.audit import Audit, audit
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import Rule, get
+from deeplimits.transfer.steps.optimizer import usable
 
 MARGIN = 0.2
 PASS, FAIL, UNDECIDED = "pass", "fail", "undecided"
@@ -156,6 +157,7 @@ def coordinate_check(
 
     Source: yang-2022-tp5 (in width); dey-2025-completep (in depth).
     """
+    usable("coordinate_check", lr)
     suffices(widths, depths, steps, seeds)
     if base is None:
         base = _smallest(widths, depths)

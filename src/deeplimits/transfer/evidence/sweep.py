@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sysconfig
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, log2
@@ -16,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from deeplimits.errors import InputError
+from deeplimits.errors import DeepLimitsError, InputError
 from deeplimits.transfer.anatomy.initial import materialised
 from deeplimits.transfer.anatomy.names import in_words
 from deeplimits.transfer.evidence import schedule
@@ -25,7 +27,7 @@ from deeplimits.transfer.evidence.workers import Done, shared
 from deeplimits.transfer.make import transfer
 from deeplimits.transfer.plan import Plan
 from deeplimits.transfer.rule import Rule, get
-from deeplimits.transfer.steps.optimizer import base_groups
+from deeplimits.transfer.steps.optimizer import base_groups, usable
 
 STUDY = "lr_transfer"
 Train = Callable[[nn.Module, list[dict[str, Any]], int], float]
@@ -99,6 +101,7 @@ def lr_transfer(
     Source: definition; the drift of the minimum in octaves, with a bootstrap interval over seeds.
     """
     suffices(sizes, lrs, seeds)
+    usable("lr_transfer", weight_decay=weight_decay)
     places = [tuple(sorted((key, int(value)) for key, value in size.items())) for size in sizes]
     rates = sorted(float(lr) for lr in lrs)
     plans = {
@@ -142,11 +145,37 @@ def _trained(
         groups = base_groups(model, 2**task.log2_lr, weight_decay)
     torch.manual_seed(task.seed)
     with schedule.recorded(model, groups) as record:
-        loss = train(model, groups, task.seed)
+        loss = _run(train, model, groups, task)
     if loss is None:
         raise InputError("lr_transfer", "train returned None", "return the final loss, a number")
     loss = float(loss)
     return loss if isfinite(loss) else inf, {"schedule": record.schedule()}
+
+
+def _run(train: Train, model: nn.Module, groups: list[dict[str, Any]], task: Task) -> Any:
+    try:
+        return train(model, groups, task.seed)
+    except DeepLimitsError:
+        raise
+    except Exception as error:
+        where = f"{in_words(dict(task.size))}, learning rate {2**task.log2_lr:.4g}, seed {task.seed}"
+        words = f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
+        why = f"at {where} train raised {words} ({_place(error)})"
+        fix = (
+            "mend what broke and make the same call again: this run is made again, and those finished are kept; a "
+            "train whose own lines change needs another store"
+        )
+        raise InputError("lr_transfer", why, fix) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the last line of the user's own that an error passed through, outside of what is installed."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    paths = sysconfig.get_paths()
+    others = (*(paths[name] for name in ("stdlib", "purelib", "platlib")), str(Path(__file__).parents[2]), "<")
+    own = [frame for frame in frames if not frame.filename.startswith(others)]
+    last = (own or frames)[-1]
+    return f"{last.filename}, line {last.lineno}, in {last.name}"
 
 
 def _common(found: Mapping[str, Done]) -> schedule.Schedule | None:

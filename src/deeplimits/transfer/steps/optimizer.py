@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+from numbers import Real
 from typing import Any
 
 import torch
@@ -37,6 +39,26 @@ def name_of(optimizer: torch.optim.Optimizer) -> str:
     name = "muon" if isinstance(optimizer, torch.optim.Muon) else type(optimizer).__name__.lower()
     mode = optimizer.param_groups[0].get("adjust_lr_fn") if optimizer.param_groups else None
     return f"{name}:{mode}" if name == "muon" and mode else name
+
+
+def usable(where: str, lr: Any = 1.0, weight_decay: Any = 0.0) -> None:
+    """Refuse numbers of the base that no optimizer can use.
+
+    Raises:
+        InputError: a learning rate that is not above zero, or a weight decay below zero.
+
+    Example:
+        >>> usable("here", lr=1e-3, weight_decay=0.1)
+        >>> usable("here", lr=-1.0)
+        Traceback (most recent call last):
+        ...
+        deeplimits.errors.InputError: here: lr=-1.0. Fix: give the base's learning rate, a number above zero.
+    """
+    number = Real | torch.Tensor
+    if not (isinstance(lr, number) and 0 < float(lr) < inf):
+        raise InputError(where, f"lr={lr!r}", "give the base's learning rate, a number above zero")
+    if not (isinstance(weight_decay, number) and 0 <= float(weight_decay) < inf):
+        raise InputError(where, f"weight_decay={weight_decay!r}", "give the base's weight decay, a number from zero on")
 
 
 def base_groups(model: nn.Module, lr: float, weight_decay: float = 0.0) -> list[dict[str, Any]]:
