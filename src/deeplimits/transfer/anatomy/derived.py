@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -47,9 +47,9 @@ class Derived:
     """Follows tensors that are no activations alone, from one operation to the next."""
 
     def __init__(self):
-        self._alone = WeakTensorKeyDictionary()
-        self._linear = WeakTensorKeyDictionary()
-        self._powers = WeakTensorKeyDictionary()
+        self._alone: MutableMapping[torch.Tensor, tuple[set[str], bool]] = WeakTensorKeyDictionary()
+        self._linear: MutableMapping[torch.Tensor, dict[str, tuple[Axes, bool]]] = WeakTensorKeyDictionary()
+        self._powers: MutableMapping[torch.Tensor, bool] = WeakTensorKeyDictionary()
 
     def follow(self, function: Any, args: Any, kwargs: Any, known: Known, result: torch.Tensor) -> None:
         """Keep in mind what a result comes from.
