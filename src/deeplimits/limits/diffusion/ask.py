@@ -80,7 +80,7 @@ def diffusion(
         run = simulate(task, int(depth))
         text = f"width {task.width}, depth {depth}: each block drawn given the state before it, exact in law"
         return _record(task, run, int(depth), 0.0, text + _approximate(task))
-    steps, infinite = FIRST_STEPS, any(law.variance == inf for law in closed_forms(task)[0])
+    steps, infinite = FIRST_STEPS, any(law.infinite_variance for law in closed_forms(task)[0])
     while True:
         run = simulate(task, 2 * steps)
         fine, coarse = run.gram, simulate(replace(task, states=False), 2 * steps, coarse=True).gram

@@ -65,6 +65,11 @@ class ClosedForm(ABC):
     def cdf_given(self, x: Array, start: Array) -> Array:
         """Return P(X_t <= x) given X_0 = start."""
 
+    @property
+    def infinite_variance(self) -> bool:
+        """Whether E X_t^2 is infinite."""
+        return False
+
     @abstractmethod
     def square_given(self, start: Array) -> Array:
         """Return E X_t^2 given X_0 = start; infinite where it is."""
@@ -142,8 +147,8 @@ class TwoSlopes(ClosedForm):
         with np.errstate(divide="ignore", invalid="ignore"):
             rank = (np.log(np.abs(x)) - middle) / np.sqrt(spread)
             below = special.ndtr(np.where(start > 0, rank, -rank))
-        same = (np.sign(x) == np.sign(start)) & (spread > 0)
-        return np.where(same, below, np.where(spread > 0, start < x, start <= x))
+        same = (np.sign(x) * np.sign(start) > 0) & (spread > 0)
+        return np.where(same, below, start <= x)
 
     def square_given(self, start: Array) -> Array:
         return start**2 * np.exp(np.where(start > 0, self.plus, self.minus) ** 2 * self.passed)
@@ -173,11 +178,15 @@ class OrnsteinUhlenbeck(ClosedForm):
             below = special.ndtr(np.sign(self.alpha) * (here - middle) / np.sqrt(spread))
         return np.where(spread > 0, below, start <= x)
 
+    @property
+    def infinite_variance(self) -> bool:
+        return 4 * float(self.gaussian(0.0)[1]) >= 1  # erfi(u)^2 grows as exp(2 u^2)
+
     def square_given(self, start: Array) -> Array:
-        middle, spread = (part.reshape(-1, 1) for part in self.gaussian(start))
-        left = 1 - 4 * spread[0, 0]  # erfi(u)^2 grows as exp(2 u^2)
-        if left <= 0:
+        if self.infinite_variance:
             return np.full(len(start), inf)
+        middle, spread = (part.reshape(-1, 1) for part in self.gaussian(start))
+        left = 1 - 4 * spread[0, 0]
         z = 4 * middle * np.sqrt(spread) / left + NODES / sqrt(left)
         u = middle + np.sqrt(spread) * z
         squares = (4 / pi * special.dawsn(u) ** 2) * np.exp(2 * u * u - z * z / 2) / sqrt(2 * pi)
