@@ -27,7 +27,8 @@ class WidthTwo:
         times: layer times, shape (T,).
         positive: E N_t, the mean number of positive coordinates, (T,).
         log_norm: E log(R_t/R_0), R = |relu(X)|, (T,).
-        error: estimated error of both by the grid, its change when the grid is halved.
+        error: estimated error of the finer grid, a third of the change from the coarser; the extrapolated numbers
+            given here are more accurate.
     """
 
     times: Array
