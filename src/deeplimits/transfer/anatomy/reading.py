@@ -168,7 +168,10 @@ def _sums(base: Seen, target: Seen, family: Copies | None, inputs: Any, seed: in
     """Return what is summed over a size that grows without weights, in words."""
     small, large = base.watch, target.watch
     if large is None and family is not None and (wide := family.wider(seed)) is not None:
-        small, large = followed(family.real(seed), inputs).watch, followed(wide, inputs).watch
+        try:
+            small, large = (followed(model, inputs).watch for model in (family.real(seed), wide))
+        except InputError:  # inputs that follow the width
+            return []
     return [] if small is None or large is None else checks.sums(small, large)
 
 
