@@ -14,7 +14,7 @@ from deeplimits.errors import DeepLimitsError, InputError
 from deeplimits.transfer.anatomy import initial
 from deeplimits.transfer.anatomy.pairs import Pairs, grown, matched
 from deeplimits.transfer.anatomy.products import Product
-from deeplimits.transfer.anatomy.seen import followed, seen
+from deeplimits.transfer.anatomy.seen import followed, seen, tried
 from deeplimits.transfer.anatomy.survey import Parameter, survey
 from deeplimits.transfer.anatomy.width_factors import Wider
 
@@ -78,7 +78,9 @@ class Copies:
             if any(row.depth_ratio != 1 for row in pairs):
                 continue
             wider = (initial.materialised(self.build, self.tried | {key: n * self.tried[key]}, seed) for n in (2, 4))
-            copies = list(zip(here, *(matched(here, _products(model, inputs), {}) for model in wider), strict=True))
+            copies = list(
+                zip(here, *(matched(here, tried(model, inputs).products, {}) for model in wider), strict=True)
+            )
             for side, sizes in zip(sides, (self.base, self.target), strict=True):
                 power = log2(sizes[key] / self.tried[key])
                 side[:] = [p and grown(p, of, power) for p, of in zip(side, copies, strict=True)]
@@ -143,14 +145,6 @@ def copies(build: Callable[..., nn.Module], base: Sizes, target: Sizes, small: n
             break
         tried, stands, doubled = narrower, model, pairs
     return Copies(build, base, target, tried, doubled)
-
-
-def _products(model: nn.Module, inputs: Any) -> Sequence[Product]:
-    """Return the products of a copy; none where its inputs follow the width."""
-    try:
-        return followed(model, inputs).products
-    except InputError:
-        return ()
 
 
 def _doubled(build: Callable[..., nn.Module], model: nn.Module, at: Sizes, key: str) -> list[Parameter]:

@@ -20,7 +20,7 @@ from deeplimits.transfer.anatomy.names import bare, starred
 from deeplimits.transfer.anatomy.pairs import Pairs, matched, told
 from deeplimits.transfer.anatomy.products import Product, fused
 from deeplimits.transfer.anatomy.readout import carriers
-from deeplimits.transfer.anatomy.seen import Seen, bare_meta, followed, seen
+from deeplimits.transfer.anatomy.seen import Seen, bare_meta, seen, tried
 from deeplimits.transfer.anatomy.survey import Parameter, survey
 from deeplimits.transfer.anatomy.trial import Trial
 from deeplimits.transfer.anatomy.width_factors import Found, Wider
@@ -123,13 +123,14 @@ def read(
     for model in (small, large):
         checks.readable(model)
     inputs = example(small, inputs)
-    base = seen(small, inputs)
-    target = seen(large, inputs, None if build is not None else large)
+    base, target = seen(small, inputs), seen(large, inputs)
     checks.same_uses(survey(small, large, base.watch), base.watch, target.watch)
     family = None if build is None or sizes is None else copies(build, *sizes, small, inputs)
     real = small if family is None else family.real(seed)
     if base.watch is None:
         base = seen(small, inputs, real)
+    if target.watch is None and family is None and not bare_meta(large):
+        target = tried(large, inputs)
     rows = survey(small, large, base.watch)
     checks.adapters(rows, (bare(name) for name, p in small.named_parameters() if not p.requires_grad))
     checks.fixed_matrices(rows, fixed)
@@ -168,10 +169,7 @@ def _sums(base: Seen, target: Seen, family: Copies | None, inputs: Any, seed: in
     """Return what is summed over a size that grows without weights, in words."""
     small, large = base.watch, target.watch
     if large is None and family is not None and (wide := family.wider(seed)) is not None:
-        try:
-            small, large = (followed(model, inputs).watch for model in (family.real(seed), wide))
-        except InputError:  # inputs that follow the width
-            return []
+        small, large = (tried(model, inputs).watch for model in (family.real(seed), wide))
     return [] if small is None or large is None else checks.sums(small, large)
 
 

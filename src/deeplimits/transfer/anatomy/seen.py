@@ -88,6 +88,19 @@ def followed(model: nn.Module, inputs: Any) -> Seen:
         model.train(training)
 
 
+def tried(model: nn.Module, inputs: Any) -> Seen:
+    """Watch a forward pass with values, or say why it fails, as where inputs follow the width.
+
+    Args:
+        model: with values.
+        inputs: what another width takes.
+    """
+    try:
+        return followed(model, inputs)
+    except InputError as error:
+        return Seen(None, (), (), error.why)
+
+
 def _without_values(model: nn.Module) -> nn.Module:
     """Return a copy on the meta device; no value is copied, however large the model."""
     tensors = [*model.parameters(), *model.buffers()]
