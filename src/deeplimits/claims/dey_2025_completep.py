@@ -219,12 +219,13 @@ FULL = Sizes(
 REDUCED = Sizes(
     Row(((32, 2), (128, 2)), {"sp": _powers(-8, -3), "mup": _powers(-6, -3)}, {"sp": 1.0}),
     Row(
-        ((32, 4), (32, 16)),
+        ((32, 4), (32, 8)),
         {"sp": _powers(-7, -3), "completep": _powers(-6, -3)},
-        {"sp": 0.5},
+        {"sp": 0.25},
         ratio=(1.25, 1.25),
+        seeds=2,
     ),
-    Row(((32, 4), (64, 16)), {"sp": _powers(-8, -3), "completep": _powers(-6, -3)}, {"sp": 1.0}),
+    Row(((32, 4), (64, 8)), {"sp": _powers(-7, -3), "completep": _powers(-6, -3)}, {"sp": 0.5}, seeds=2),
 )
 CLAIM = Claim(
     key="dey-2025-completep",
