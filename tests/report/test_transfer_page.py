@@ -163,11 +163,12 @@ def test_drifts_that_are_not_known_are_no_numbers(tmp_path):
     losses = np.exp(-0.3 * np.array(GRID))[None, :, None] + np.zeros((2, 8, 2))
     edge = summarise("mup", PLACES[:2], GRID, losses)
     assert rates.rates_data(edge).title == "mup: optima at the edge of the grid"
+    assert optima.optima_data([edge], "rate").beyond == ((1, 1),)
     text = dl.html(edge, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "0.00 octaves" not in text.partition('id="record"')[0] and "{'width'" not in text
     losses[:, -2:] = inf
     beside = summarise("mup", PLACES[:2], GRID, losses)
-    assert rates.rates_data(beside).title == "mup: optimum moves +0.00 octaves (undecided)"
+    assert rates.rates_data(beside).title == "mup: drift +0.00 octaves, undecided"
 
 
 def test_means_above_the_axis_leave_a_mark():
@@ -175,4 +176,6 @@ def test_means_above_the_axis_leave_a_mark():
     found = rates.rates_data(summarise("mup", PLACES[:2], GRID, losses))
     axes = dl.plot(found.transfer).axes[0]
     marks = [line.get_xdata() for line in axes.lines if line.get_marker() == "^"]
-    assert [list(mark) for mark in marks] == [[-3.0, -2.0, -1.0]] * 2 and found.limits[1] == 60 * found.limits[0]
+    assert [list(np.round(mark)) for mark in marks] == [[-3.0, -2.0, -1.0]] * 2 and found.limits[
+        1
+    ] == 60 * found.limits[0]

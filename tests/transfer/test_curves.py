@@ -60,7 +60,7 @@ def test_optima_at_the_edge_of_the_grid_are_not_known_to_stay():
     first = summarise("sp", SIZES, GRID.tolist(), bowls((2, -4, -6)))
     assert first.verdict == "undecided" and first.drift_low == -inf
     assert first.drift_high == pytest.approx(-6 - (-1 - 1), abs=0.2)  # the first lies at most a spacing below the edge
-    assert "octaves or more (99 % interval [beyond the grid, " in first.reason
+    assert "octaves or further (99 % interval [beyond the grid, " in first.reason
 
 
 @pytest.mark.parametrize(("spacing", "verdict"), [(1.0, "undecided"), (0.25, "transfers")])

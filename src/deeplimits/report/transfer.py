@@ -33,7 +33,8 @@ CAPTIONS = {
     ),
     "optima": (
         "Where the optimum lies, and how good it is",
-        "Left, the best learning rate in octaves from that of the smallest model: inside the band it carries over. "
+        "Left, the best learning rate in octaves from that of the smallest model: inside the band it carries over, "
+        "and an arrow starts where the optimum is at the edge of the grid and may lie further. "
         "Right, the loss there: a larger model should not be worse.",
     ),
 }

@@ -55,7 +55,7 @@ def draw(axes: Any, data: GrowthData) -> None:
     logarithmic(axes.xaxis, sizes)
     low, high = axes.get_ylim()
     axes.set_yscale("log")
-    axes.set_ylim(min(0.4, low) if low > 0 else 0.04, max(2.5, high))
+    axes.set_ylim(min(0.4, low) if low > 0 else 0.04, max(2.5, 1.1 * high))
     decades(axes.yaxis)
     axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.03, 0.98), ncols=2, labelspacing=0.3, columnspacing=1.0)

@@ -11,12 +11,15 @@ from deeplimits.report import theme
 from deeplimits.report.figures.axes import decades, measured
 from deeplimits.report.figures.rates import label
 from deeplimits.transfer.anatomy.names import width_first
-from deeplimits.transfer.evidence.curves import Transfer
+from deeplimits.transfer.evidence.curves import Curve, Transfer
 
 
 @dataclass(frozen=True)
 class OptimaData:
-    """Optima of rules at the same sizes: octaves from that of the base with intervals, or the losses there."""
+    """Optima of rules at the same sizes: octaves from that of the base with intervals, or the losses there.
+
+    Where an optimum lies at the edge of the grid, `beyond` is the side, 1 or -1, on which it may lie further, else 0.
+    """
 
     title: str
     of: str
@@ -25,6 +28,7 @@ class OptimaData:
     rules: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]
     errors: tuple[tuple[tuple[float, float], ...], ...]
+    beyond: tuple[tuple[int, ...], ...]
     margin: float
 
     def describe(self) -> str:
@@ -55,23 +59,23 @@ def optima_data(transfers: Sequence[Transfer], of: str) -> OptimaData | None:
             errors.append(((0.0, 0.0),) * len(best))
     if not all(isfinite(value) for each in values for value in each):
         return None
+    beyond = tuple(tuple(_side(curve) if of == "rate" else 0 for curve in each.curves) for each in kept)
     title = {"rate": "Best learning rate, octaves from the base's", "loss": "Loss at the best learning rate"}[of]
     sizes = tuple(label(c.size) for c in first.curves)
     rules = tuple(each.rule for each in kept)
-    return OptimaData(
-        title,
-        of,
-        sizes,
-        " × ".join(width_first(first.curves[0].size)),
-        rules,
-        tuple(values),
-        tuple(errors),
-        first.margin,
-    )
+    head = " × ".join(width_first(first.curves[0].size))
+    return OptimaData(title, of, sizes, head, rules, tuple(values), tuple(errors), beyond, first.margin)
+
+
+def _side(curve: Curve) -> int:
+    return 0 if not curve.at_edge else -1 if curve.best_log2_lr == curve.log2_lrs[0] else 1
 
 
 def draw(axes: Any, data: OptimaData) -> None:
-    """Draw a rule a style: markers with their intervals, joined by lines; the band is what counts as transfer."""
+    """Draw a rule a style: markers with their intervals, an arrow towards what lies beyond the grid, joined by lines.
+
+    The band is what counts as transfer.
+    """
     colours = (theme.LIGHT["ink"], theme.LIGHT["accent"], theme.scales([0, 1, 2])[1], theme.LIGHT["muted"])
     places = list(range(len(data.sizes)))
     if data.of == "rate":
@@ -82,6 +86,12 @@ def draw(axes: Any, data: OptimaData) -> None:
         axes.plot(x, values, linestyle=style.line, color=colour, zorder=2)
         bars = [[max(pair[side], 0.0) for pair in errors] for side in (0, 1)] if data.of == "rate" else None
         measured(axes, x, values, bars, colour, style, label=rule)
+        for place, value, side in zip(x, values, data.beyond[index], strict=True):
+            if side:
+                axes.annotate(
+                    "", (place, value), (0, 26 * side), textcoords="offset points", annotation_clip=False,
+                    arrowprops={"arrowstyle": "<|-", "color": colour, "shrinkA": 0, "shrinkB": 0},
+                )  # fmt: skip
     if data.of == "loss" and min(min(each) for each in data.values) > 0:
         axes.set_yscale("log")
         decades(axes.yaxis)

@@ -45,7 +45,8 @@ def rates_data(transfer: Transfer, beside: Sequence[Transfer] = ()) -> RatesData
     """Take the curves of one rule, on the scale of all those beside it."""
     losses = [mean for each in (transfer, *beside) for curve in each.curves for mean in means(curve) if isfinite(mean)]
     lowest = min(losses, default=1.0)
-    top = min(max(losses, default=1.0), 60 * lowest if lowest > 0 else inf)
+    basins = [curve.best_loss for each in (transfer, *beside) for curve in each.curves if curve.trained]
+    top = min(max(losses, default=1.0), 60 * max(basins, default=1.0) if lowest > 0 else inf)
     return RatesData(f"{transfer.rule}: {_moved(transfer)}", transfer, (lowest, top))
 
 
@@ -54,10 +55,10 @@ def _moved(transfer: Transfer) -> str:
         return "a size without an optimum"
     if not transfer.moved:
         return "optima at the edge of the grid"
-    asked = (
-        " (undecided)" if transfer.verdict == UNDECIDED and isfinite(transfer.drift_high - transfer.drift_low) else ""
-    )
-    return f"optimum moves {transfer.moved}{asked}".replace("-", "−")
+    bounded = isfinite(transfer.drift_high - transfer.drift_low)
+    undecided = f"drift {transfer.moved}{', undecided' if bounded else ''}"
+    words = undecided if transfer.verdict == UNDECIDED else f"optimum moves {transfer.moved}"
+    return words.replace("-", "−")
 
 
 def means(curve: Curve) -> list[float]:
@@ -79,17 +80,18 @@ def draw(axes: Any, data: RatesData) -> None:
     colours = list(theme.scales(range(len(curves))).values())
     low, high = data.limits
     positive = low > 0
-    for curve, colour in zip(curves, colours, strict=True):
+    for index, (curve, colour) in enumerate(zip(curves, colours, strict=True)):
         x = curve.log2_lrs
+        aside = 0.12 * (index - (len(curves) - 1) / 2)
         level = means(curve)
         axes.plot(x, [value if isfinite(value) else float("nan") for value in level], color=colour, zorder=2)
         for place, losses in zip(x, curve.losses, strict=True):
             kept = [loss for loss in losses if isfinite(loss)]
             axes.plot([place] * len(kept), kept, ".", color=colour, markersize=3.0, zorder=2)
-        gone = [place for place, value in zip(x, level, strict=True) if not isfinite(value)]
+        gone = [place + aside for place, value in zip(x, level, strict=True) if not isfinite(value)]
         top = high * 1.25 if positive else high
         axes.plot(gone, [top] * len(gone), "x", color=colour, markersize=5, zorder=2)
-        above = [place for place, value in zip(x, level, strict=True) if top < value < inf]
+        above = [place + aside for place, value in zip(x, level, strict=True) if top < value < inf]
         axes.plot(above, [top] * len(above), "^", color=colour, markersize=5, zorder=2)
         if isfinite(curve.best_loss):
             ends = [min(max(end, x[0]), x[-1]) for end in (curve.low, curve.high)]

@@ -146,11 +146,11 @@ def moved(drift: float, low: float, high: float) -> str:
 
     Example:
         >>> moved(-2.5, -3, -2), moved(-2.5, -inf, -2), moved(0.0, -inf, inf)
-        ('-2.50 octaves', '-2.50 octaves or more', '')
+        ('-2.50 octaves', '-2.50 octaves or further', '')
     """
     if not isfinite(drift) or (low == -inf and high == inf):
         return ""
-    return f"{drift:+.2f} octaves{'' if isfinite(high - low) else ' or more'}"
+    return f"{drift:+.2f} octaves{'' if isfinite(high - low) else ' or further'}"
 
 
 def summarise(
