@@ -10,7 +10,6 @@ from torch.nn import functional as F
 import deeplimits as dl
 from deeplimits.transfer.anatomy.pairs import Pairs, told
 from deeplimits.transfer.anatomy.products import Product
-from tests.transfer.models import Block
 
 WIDE = {"base": {"width": 32}, "target": {"width": 128}, "rule": "mup"}
 
@@ -21,7 +20,7 @@ class Masked(nn.Module):
     def __init__(self, width, mask, ready, chosen):
         super().__init__()
         self.mask, self.ready = mask, ready
-        self.norm, self.rest = nn.LayerNorm(width), Block(width)
+        self.norm = nn.LayerNorm(width)
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.router, self.experts = nn.Linear(width, 2), nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
         self.chosen = chosen
@@ -34,7 +33,7 @@ class Masked(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         else:
             y = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~mask, -1e9).softmax(-1) @ v
-        h = self.rest(h + y.transpose(1, 2).flatten(2))
+        h = h + y.transpose(1, 2).flatten(2)
         return h + self.routed(h) if self.chosen else h
 
     def routed(self, h):
@@ -55,7 +54,7 @@ def unplaced(h):
 
 
 def masked(mask=placed, ready=True, chosen=False):
-    def build(width, depth=4):
+    def build(width, depth=2):
         blocks = [Masked(width, mask, ready, chosen) for _ in range(depth)]
         return nn.Sequential(nn.Embedding(17, width), *blocks, nn.Linear(width, 17))
 
@@ -70,17 +69,18 @@ def factors(plan):
 def test_constants_that_name_no_device(ready):
     """The plan is that of the same model with device=."""
     plan = dl.transfer(masked(unplaced, ready), **WIDE)
-    assert factors(plan) == [0.5] * 4
+    assert factors(plan) == [0.5] * 2
     same = dl.transfer(masked(placed, ready), **WIDE)
     assert plan.rows == same.rows and plan.notes == same.notes
 
 
-@pytest.mark.parametrize("depth", [4, 8])
+@pytest.mark.parametrize("depth", [2, 8])
 def test_every_block_before_experts_that_tokens_choose(depth):
+    """At the depth of the base, and at twice it."""
     build = masked(ready=False, chosen=True)
-    rule = {"rule": "mup"} if depth == 4 else {"rule": "completep", "fixed": ["*.router.weight"]}
-    target = {"width": 128, "depth": depth}
-    plan = dl.transfer(build, base={"width": 32, "depth": 4}, target=target, **rule)
+    rule = {"rule": "mup"} if depth == 2 else {"rule": "depth_mup", "fixed": ["*.router.weight"]}
+    base, target = {"width": 32, "depth": min(depth, 4)}, {"width": 128, "depth": depth}
+    plan = dl.transfer(build, base=base, target=target, **rule)
     assert factors(plan) == [0.5] * depth
     assert "the forward pass cannot be followed without values: seen on small copies" in plan.notes
     assert "attention: 4 heads of 8 become 4 of 32" in plan.notes
@@ -90,9 +90,9 @@ def test_two_instances_are_seen_where_they_have_values():
     build = masked(ready=False, chosen=True)
     small, large = build(32), build(128)
     plan = dl.transfer(large, base=small, rule="mup")
-    assert factors(plan) == [0.5] * 4
+    assert factors(plan) == [0.5] * 2
     plan = dl.transfer(large.to("meta"), base=small, rule="mup")
-    assert factors(plan) == [1] * 4  # all alike, and told with what failed
+    assert factors(plan) == [1] * 2  # all alike, and told with what failed
     [note] = [note for note in plan.notes if "not seen in the target" in note]
     assert "*.query.weight" in note and "nonzero" in note and "with values in both models" in note
 
