@@ -10,24 +10,10 @@ from torch import nn
 from torch.func import functional_call
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-import deeplimits as dl
+from tests.integrations.conftest import SIZES
 from tests.transfer.models import Mlp
 
-SIZES = {"base": {"width": 32, "depth": 4}, "target": {"width": 64, "depth": 8}}
 X, Y = torch.linspace(-1, 1, 60).reshape(5, 12), torch.tensor([0, 1, 2, 0, 1])
-
-
-@pytest.fixture(scope="module")
-def plan():
-    return dl.transfer(Mlp, **SIZES)
-
-
-@pytest.fixture
-def model(plan):
-    torch.manual_seed(0)
-    model = Mlp(**SIZES["target"])
-    plan.apply(model, initial=True)
-    return model
 
 
 def numbers(plan, model):
