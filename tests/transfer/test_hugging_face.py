@@ -182,11 +182,12 @@ def deepseek(width, depth):
 
 
 def test_kinds_of_blocks_in_one_list():
+    """Both kinds add to the stream: 3 and 5 layers, not 2 and 4 beside one that stays."""
     plan = dl.transfer(deepseek, base={"width": 32, "depth": 3}, target={"width": 64, "depth": 5})
-    assert {row.depth_ratio for row in plan.rows if ".layers.0." in row.name} == {1.0}
-    assert {row.depth_ratio for row in plan.rows if ".layers.4." in row.name} == {2.0}
+    assert {row.depth_ratio for row in plan.rows if ".layers." in row.name} == {5 / 3}
     ends = {row.name.split(".", 3)[3] for row in plan.rows if row.branch_output}
-    assert ends == {"self_attn.o_proj.weight", "mlp.experts.down_proj", "mlp.shared_experts.down_proj.weight"}
+    sparse = {"mlp.experts.down_proj", "mlp.shared_experts.down_proj.weight"}
+    assert ends == {"self_attn.o_proj.weight", "mlp.down_proj.weight"} | sparse
 
 
 @pytest.mark.parametrize("family", ["Gemma3Text", "Cohere2", "SmolLM3"])

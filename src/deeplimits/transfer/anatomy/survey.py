@@ -30,7 +30,8 @@ class Parameter:
         target: fans in the target.
         stack: the list of blocks it stands in, as "model.layers", where its length changes; else None.
         block: its block in the base, as "model.layers.3"; likewise.
-        depth_ratio: blocks of that kind in the target over those in the base; 1 outside.
+        depth_ratio: blocks of its kind in the target over those in the base (of all residual ones of its list, where
+            `branches.counted` found these); 1 outside.
         tied: other names of the same parameter.
     """
 
