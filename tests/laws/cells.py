@@ -105,12 +105,14 @@ def _deep(block: Layer) -> Layer:
 
 
 _scale = 0.7 * DEPTH**-0.5
+_weighted = layer.WeightedSkip(act.Relu() >> _second, skip=0.9, scale=0.6)
 DEEP_BLOCKS = {
     "layer norm": _deep(Residual(layer.LayerNorm() >> act.Relu() >> _second, _scale)),
     "rms norm": _deep(Residual(layer.RMSNorm(0.1) >> act.Erf() >> _second, _scale)),
     "sum of branches": _deep(Residual(_sum, 0.8 * _scale)),
     "two branches": _deep(Residual(act.Relu() >> _second, _scale) >> Residual(act.Erf() >> Dense(), 0.7 * _scale)),
     "repeat in the branch": _deep(Residual(Repeat(act.Erf() >> _second, 2), _scale)),
+    "weighted skip before it": _first >> _weighted >> Repeat(Residual(act.Erf() >> _second, _scale)) >> _readout,
 }
 
 
@@ -124,6 +126,7 @@ def kinds(net: Layer) -> set[type]:
 RIGHT_EDGE = {
     **{f"activation: {name}": perceptron(phi, STEEP.get(name, 1.1)) for name, phi in ACTIVATIONS.items()},
     **{f"composition: {name}": net for name, net in COMPOSITIONS.items()},
+    "weighted skip": _first >> _weighted >> _readout,
     **{f"resnet: {name}": net for name, net in RESNETS.items()},
 }
 CORNER = {

@@ -1,4 +1,4 @@
-"""Residual networks whose branches are scaled by 1/L become an equation, and its gradient needs no memory of the way."""
+"""Residual networks with branches scaled by 1/L become an equation, and its gradient needs no memory of the way."""
 
 from __future__ import annotations
 

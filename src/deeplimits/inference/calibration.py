@@ -56,4 +56,4 @@ def temperature(probabilities: np.ndarray, place: np.ndarray) -> float:
         return -float((softened * np.log(np.maximum(found, np.finfo(float).tiny))).sum())
 
     found = minimize_scalar(loss, bounds=(log(COLDEST), log(HOTTEST)), method="bounded", options={"xatol": 1e-8})
-    return exp(found.x)
+    return exp(found.x)  # type: ignore[attr-defined]
