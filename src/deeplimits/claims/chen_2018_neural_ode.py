@@ -161,8 +161,6 @@ CLAIM = Claim(
     source="chen-2018-neural-ode",
     headline=HEADLINE,
     steps=(Step("depth", depth, 2.0), Step("gradient", gradient, 6.0), Step("memory", memory, 1.0)),
-    full=Sizes(
-        depths=(32, 64, 128, 256, 512, 1024, 2048), seeds=12, tolerances=(1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
-    ),
+    full=Sizes(depths=(32, 64, 128, 256, 512, 1024, 2048), seeds=12, tolerances=(1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)),
     reduced=Sizes(depths=(64, 128, 256, 512), seeds=2, tolerances=(1e-3, 1e-10)),
 )
