@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import deeplimits as dl
-from deeplimits.limits.controlled import lanes, series, solve
+from deeplimits.limits.controlled import lanes, linear, series
 
 PAIRS = {"64 pairs, 50 points, d = 2": (64, 50, 2), "32 pairs, 200 points, d = 3": (32, 200, 3)}
 PAIRS |= {"8 pairs, 500 points, d = 5": (8, 500, 5)}
@@ -78,7 +78,7 @@ def main() -> None:
             x, y = paths(rng, *shape), paths(rng, *shape)
 
             def ours(x=x, y=y):
-                return 1 + solve.paired(1.0, *(list(np.diff(z, axis=1)) for z in (x, y)))
+                return 1 + linear.paired(1.0, *(list(np.diff(z, axis=1)) for z in (x, y)))
 
             works = {"identity": ours}
             if peer is not None:

@@ -232,3 +232,8 @@ def test_sublayers_are_those_that_are_added():
         h = x + model[0].first(x)
         ratio = (model[0].second(h).norm(dim=-1) / h.norm(dim=-1)).mean()
     assert second.contribution[0] == pytest.approx(float(ratio), rel=1e-5)
+
+
+def test_a_name_is_no_model():
+    with pytest.raises(InputError, match=r"'gpt2' is no torch\.nn\.Module"):
+        depth_use("gpt2", torch.ones(2, 3))

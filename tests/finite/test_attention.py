@@ -213,3 +213,10 @@ def test_everything_is_made_where_the_tokens_are(case):
     found = module(X.to(device="meta", dtype=torch.float32))
     assert found.shape == (2, TOKENS, 8)
     assert (found.device.type, found.dtype) == ("meta", torch.float32)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "shaped", "sinkhorn", "relu-infinite", "hardmax"])
+def test_no_tokens_are_refused(kind):
+    module = dl.build(dl.layer.Attention(kind), width=8, depth=1, seed=0, features_in=8)
+    with pytest.raises(DeepLimitsError, match=r"the input has shape \(0, 8\).*one or more tokens"):
+        module(torch.zeros(0, 8))

@@ -75,11 +75,13 @@ def test_a_diffusion_shows_correlations_where_there_are_two_inputs():
 
 
 def test_the_regime_shows_where_the_sign_changes():
-    points = tuple(Point(n, 100, small_time_drift(n), 0.01, small_time_drift(n), None, 0.0, 0) for n in (4, 2, 3))
+    points = tuple(Point(n, 100, small_time_drift(n), 0.005, small_time_drift(n), None, 0.0, 0) for n in (4, 2, 3))
     data = regime.regime_data(Regime(points, 0, 64))
     assert data.title == "the sign changes between widths 3 and 4"
     assert data.widths == (2, 3, 4) and "width 4" in data.describe()
     assert dl.plot(Regime(points, 0, 64)).axes
+    coarse = tuple(Point(n, 100, small_time_drift(n), 0.02, small_time_drift(n), None, 0.0, 0) for n in (3, 4))
+    assert regime.regime_data(Regime(coarse, 0, 64)).title == "surely negative up to width 3"
 
 
 def test_distances_are_the_largest_of_every_place():

@@ -161,6 +161,8 @@ def found(model: nn.Module, inputs: Any, blocks: str | Sequence[str | nn.Module]
         InputError: names that are not there, or no chain of two or more modules of one class, each of which keeps the
             shape of what it reads and reads what the one before it gave.
     """
+    if not isinstance(model, nn.Module):
+        raise InputError("depth_use", f"{model!r} is no torch.nn.Module", "give the model itself")
     names = {module: name for name, module in model.named_modules()}
     if isinstance(blocks, str):
         blocks = [f"{blocks}.{name}" for name, _ in _sub(model, blocks).named_children()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -17,6 +16,7 @@ from deeplimits.inference.estimator import NetworkEstimator, check_fit
 from deeplimits.inference.prior import Prior, row_blocks
 
 MAXIMISING = 8  # matrices held while the evidence is maximised
+LOGISTIC = 4.0  # variance of the least noise that a logistic likelihood is alike: its curvature is at most 1/4
 
 
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):
@@ -48,7 +48,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         if start:
             found = self._highest(where, self._objective, start)
             self.net_, self.log_marginal_likelihood_value_ = prior.net.replace(found.values), found.evidence
-        kernel = Prior(self.net_, self.depth).matrix(rows, self._kind)
+        kernel = Prior(self.net_, self.depth, LOGISTIC).matrix(rows, self._kind)
         self.modes_ = [laplace.mode(where, kernel, target) for target in self._targets]
         self.temperature_ = 1.0
         if self.calibrate:
@@ -66,7 +66,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
             X: shape (M, d).
         """
         check_is_fitted(self)
-        rows, prior = self._inputs.rows(self, X), Prior(self.net_, self.depth)
+        rows, prior = self._inputs.rows(self, X), Prior(self.net_, self.depth, LOGISTIC)
         found = np.empty((len(self.modes_), len(rows)))
         for part in row_blocks(len(rows), 2 * len(self._rows)):
             cross = prior.cross(rows[part], self._rows, self._kind)
@@ -103,8 +103,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         return (value, gradient) if eval_gradient else value
 
     def _objective(self, at: Mapping[str, float], gradient: bool = True) -> tuple[float, dict[str, float]]:
-        prior = Prior(self.net_, self.depth)
-        prior = replace(prior, net=prior.net.replace(at))
+        prior = Prior(self.net_.replace(at), self.depth, LOGISTIC)
         kernel = prior.matrix(self._rows, self._kind)
         value, weights = 0.0, np.zeros_like(kernel) if gradient else kernel
         for target in self._targets:

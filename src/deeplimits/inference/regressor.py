@@ -142,8 +142,9 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         def objective(at: Mapping[str, float], gradient: bool = True) -> tuple[float, dict[str, float]]:
             inner = {path: value for path, value in at.items() if path != evidence.NOISE}
-            moved, noise = replace(prior, net=prior.net.replace(inner)), at.get(evidence.NOISE, self.noise_)
-            return evidence.regression(moved, self._kind, rows, targets, noise / unit, at if gradient else (), unit)
+            noise = at.get(evidence.NOISE, self.noise_) / unit
+            moved = replace(prior, net=prior.net.replace(inner), noise=noise)
+            return evidence.regression(moved, self._kind, rows, targets, noise, at if gradient else (), unit)
 
         return objective
 
@@ -155,6 +156,7 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _condition(self, where: str, prior: Prior, rows: Rows, targets: np.ndarray, law: str) -> None:
         start, unit = None, self.y_scale_**2
+        prior = replace(prior, noise=self.noise_ / unit)
         if law == "ensemble":
             start, matrix = prior.both(rows)
         else:

@@ -40,7 +40,7 @@ X = np.eye(3)[:, :2] + 1.0
         ("softmax", np.inf, {}, ("time 0 is inf",)),
         ("softmax", (0.0, np.nan), {}, ("time 1 is nan",)),
         ("softmax", (0.0, 2.0, 1.0), {}, ("times go backwards: 1 follows 2 at place 2",)),
-        ("softmax", (0.0, 0.0), {}, ("times go backwards: 0 follows 0",)),
+        ("softmax", (0.0, 0.0), {}, ("times stand still: 0 follows 0",)),
         ("softmax", "soon", {}, ("time='soon'",)),
         ("softmax", (), {}, ("time=()",)),
         ("hardmax", (0, 1.5), {}, ("time 1 is 1.5: hardmax attention counts steps",)),

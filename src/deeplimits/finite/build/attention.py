@@ -40,9 +40,9 @@ class Attention(nn.Module):
         return MATRICES[self.layer.kind](self.layer, q, k, x.shape[-1])
 
     def _queries_and_keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if x.ndim < 2:
+        if x.ndim < 2 or x.shape[-2] == 0:
             why = f"the input has shape {tuple(x.shape)}, not (..., tokens, features)"
-            raise InputError("Attention", why, "give the tokens of a sequence as rows; x[None] is a sequence of one")
+            raise InputError("Attention", why, "give one or more tokens as rows; x[None] is a sequence of one")
         return self._heads(self.queries, x), self._heads(self.keys, x)
 
     def _heads(self, dense: nn.Module | None, x: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ def kernel(
     get: str | tuple[str, ...] = "nngp",
     hyper: Mapping[str, Any] | None = None,
     dtype: Any = None,
+    error: float = inf,
 ) -> Any:
     """Return the covariance of the outputs for all pairs of paths: at depth infinity the neural signature kernel.
 
@@ -53,6 +54,7 @@ def kernel(
         get: "nngp", or the default of `dl.kernel`, which returns a Kernel.
         hyper: {path: value} of hyperparameters, numbers.
         dtype: of the result; by default that of the first path.
+        error: largest of an entry, absolute, where it is to be less than 1e-3 of the diagonal.
 
     Returns:
         shape (N, M); a Kernel whose `ntk` is None where `get` is not a name.
@@ -83,13 +85,13 @@ def kernel(
     columns = len(x if y is None else y)
     check_memory("kernel", 8 * len(x) * columns, f"a {len(x)} x {columns} result", "compute blocks of paths")
     with np.errstate(over="ignore", invalid="ignore"):
-        found = solve.matrix(law, x, y, depth)
+        found = solve.matrix(law, x, y, depth, error)
     _finite(found, law, (x, x if y is None else y))
     result = _as_given(found, X1, dtype)
     return result if isinstance(get, str) else Kernel(result, None, driven(net, depth))
 
 
-def variances(net: ControlledResNet, X: Any, depth: float | None = None) -> np.ndarray:
+def variances(net: ControlledResNet, X: Any, depth: float | None = None, error: float = inf) -> np.ndarray:
     """Return K(x, x) for every path, shape (N,); arguments as in `kernel`.
 
     Example:
@@ -98,7 +100,7 @@ def variances(net: ControlledResNet, X: Any, depth: float | None = None) -> np.n
     """
     law, x = _law(net, None), _paths(net, "X", X)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = solve.diagonal(law, x, _depth(depth))
+        found = solve.diagonal(law, x, _depth(depth), error)
     _finite(found, law, (x, x))
     return found
 

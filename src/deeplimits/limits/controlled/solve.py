@@ -6,21 +6,22 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, lgamma, log, pi
+from math import inf, log2, pi
 from typing import Any
 
 import numpy as np
 import torch
 
 from deeplimits.errors import AccuracyWarning
-from deeplimits.limits.controlled import general, kink, lanes, series, speed
+from deeplimits.limits.controlled import general, kink, lanes, linear, speed
 from deeplimits.numerics.gaussian.family import Family
 from deeplimits.numerics.gaussian.linear import Linear
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
 from deeplimits.numerics.path import at
 
-ROUNDING, ACCURACY = 1e-15, 1e-3
-TRIED, FINEST = (2, kink.LANES), 6
+ACCURACY, SHARPEST = 1e-3, 1e-7
+TOLD = 10.0  # times what was wanted is worth a warning
+TRIED, FINEST, POINTS = (2, kink.LANES), 6, 512
 TINY = 1e-300
 Paths = Sequence[np.ndarray]
 Scheme = tuple[float, float, float]
@@ -50,7 +51,7 @@ class Law:
         return isinstance(self.family, Linear) or self.weight == 0
 
 
-def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
+def matrix(law: Law, x: Paths, y: Paths | None, depth: float, error: float = inf) -> np.ndarray:
     """Return K of all pairs, shape (N, M).
 
     Args:
@@ -58,31 +59,32 @@ def matrix(law: Law, x: Paths, y: Paths | None, depth: float) -> np.ndarray:
         x: N paths, shape (points, d) each.
         y: M paths, or None for x against itself.
         depth: number of layers, or infinity.
+        error: largest of an entry, absolute, where it is to be less than ACCURACY of the diagonal.
     """
     if not law.homogeneous:
         return _by_speed(law, x, x if y is None else y, depth)[0].numpy()
     dx, dy = (None if paths is None else _steps(law, paths, depth) for paths in (x, y))
     assert dx is not None
     if depth == inf and law.solvable:
-        return _identity(law, _series_matrix(law, dx, dy))
+        return _identity(law, linear.matrix(law.weight, dx, dy))
     if depth != inf:
         return grid(law, dx, dy, kink.EULER)
-    levels = _levels(law, dx, dy)
+    levels = _levels(law, dx, dy, error)
     if isinstance(levels, tuple):
         return _too_large((len(dx), len(dx if dy is None else dy)), levels)
     return _extrapolated(lambda parts: grid(law, cut(dx, parts), cut(dy, parts), kink.SECOND), levels)
 
 
-def diagonal(law: Law, x: Paths, depth: float) -> np.ndarray:
+def diagonal(law: Law, x: Paths, depth: float, error: float = inf) -> np.ndarray:
     """Return K of each path with itself, shape (N,); arguments as in `matrix`."""
     if not law.homogeneous:
         return _by_speed(law, x, x[:1], depth)[1].numpy()
     dx = _steps(law, x, depth)
     if depth == inf and law.solvable:
-        return _identity(law, paired(law.weight, dx, dx))
+        return _identity(law, linear.paired(law.weight, dx, dx))
     if depth != inf:
         return _variances(law, dx, kink.EULER)
-    levels = _levels(law, dx, None)
+    levels = _levels(law, dx, None, error)
     if isinstance(levels, tuple):
         return _too_large((len(dx),), levels[:1])
     return _extrapolated(lambda parts: _variances(law, cut(dx, parts), kink.SECOND), levels)
@@ -115,60 +117,6 @@ def cut(steps: Any, parts: int) -> Any:
 def _identity(law: Law, grown: np.ndarray) -> np.ndarray:
     """K = start + (start weight + bias) u / weight, with u of `series` for z = weight <x', y'>."""
     return law.start + (law.start * law.weight + law.bias) * grown
-
-
-def _series_matrix(law: Law, dx: Paths, dy: Paths | None) -> np.ndarray:
-    """Return u / weight of all pairs, its limit for weight 0."""
-    other = dx if dy is None else dy
-    columns = lanes.groups(list(map(len, other)), series.LANES)
-    rows = [lanes.pack([path * (law.weight or 1.0)] * series.LANES, series.LANES) for path in dx]
-    packed = [lanes.pack([other[j] for j in group], series.LANES) for group in columns]
-    first = _order(law.weight, dx, other)
-
-    def run(i: int, group: int) -> np.ndarray:
-        return _exact(rows[i], packed[group], law.weight, first)
-
-    return lanes.matrix(len(dx), columns, dy is None, run)
-
-
-def paired(weight: float, dx: Paths, dy: Paths) -> np.ndarray:
-    """Return u / weight of each path in x with the one at its place in y, shape (N,)."""
-    found, first = np.empty(len(dx)), _order(weight, dx, dy)
-    for group in lanes.groups([max(len(a), len(b)) for a, b in zip(dx, dy, strict=True)], series.LANES):
-        x, y = (lanes.pack([steps[i] for i in group], series.LANES) for steps in (dx, dy))
-        found[group] = _exact(x * (weight or 1.0), y, weight, first)[: len(group)]
-    return found
-
-
-def _order(weight: float, dx: Paths, dy: Paths) -> int:
-    """Return where in ORDERS to begin: the terms of an edge fall like S^n / n!^2, S the largest <x_t - x_0, dy>."""
-    reach = max(_reach(dx) * _longest(dy), _reach(dy) * _longest(dx)) * weight
-    size = log(max(reach, TINY))
-    fits = [n for n, order in enumerate(series.ORDERS) if order * size <= log(ROUNDING) + 2 * lgamma(order + 1)]
-    return fits[0] if fits else len(series.ORDERS) - 1
-
-
-def _reach(steps: Paths) -> float:
-    return max(float(np.sqrt((np.cumsum(path, axis=0) ** 2).sum(1)).max()) for path in steps)
-
-
-def _longest(steps: Paths) -> float:
-    return max(float(np.sqrt((path**2).sum(1)).max()) for path in steps)
-
-
-def _exact(x: np.ndarray, y: np.ndarray, weight: float, first: int) -> np.ndarray:
-    """Return u / weight of a vector of pairs: by more terms, then by smaller cells, until the rest is rounding."""
-    if not weight:
-        return (x.sum(0) * y.sum(0)).sum(0)
-    place = first
-    while True:
-        u, error = series.solve(x, y, series.ORDERS[place])
-        if not np.isfinite(u).all() or (error <= ROUNDING * np.maximum(1.0, np.abs(u))).all():
-            return u / weight
-        if place + 1 < len(series.ORDERS):
-            place += 1
-        else:
-            x, y = np.repeat(x, 2, axis=0) / 2, np.repeat(y, 2, axis=0) / 2
 
 
 def _kinked(law: Law, scheme: Scheme) -> kink.Equation | None:
@@ -265,13 +213,14 @@ def _romberg(values: list[np.ndarray]) -> np.ndarray:
     return values[0]
 
 
-def _levels(law: Law, dx: Paths, dy: Paths | None) -> int | tuple[int, int]:
+def _levels(law: Law, dx: Paths, dy: Paths | None, wanted: float = inf) -> int | tuple[int, int]:
     """Return how many levels `_extrapolated` needs, or the place of a value larger than float64 holds.
 
     From a few of the longest paths, as many as fill a vector.
     """
     (at_x, x), (at_y, y) = _longest_few(dx, TRIED[0]), _longest_few(dx if dy is None else dy, TRIED[1])
     values = [grid(law, x, y, kink.SECOND)]
+    finest = max(FINEST, 1 + int(log2(POINTS / max(map(len, [*x, *y])))))
     while True:
         parts = 2 ** len(values)
         found, *variances = _with_variances(law, cut(x, parts), cut(y, parts), kink.SECOND)
@@ -280,10 +229,14 @@ def _levels(law: Law, dx: Paths, dy: Paths | None) -> int | tuple[int, int]:
             i, j = np.argwhere(~np.isfinite(found))[0]
             return int(at_x[i]), int(at_y[j])
         size = np.maximum(np.sqrt(variances[0])[:, None] * np.sqrt(variances[1]), TINY)  # coarse cells may lose one
-        error = float((np.abs(_romberg(values) - _romberg(values[:-1])) / size).max())
-        if error <= ACCURACY:
+        moved = np.abs(_romberg(values) - _romberg(values[:-1]))
+        most, sharp = ACCURACY * size, np.maximum(wanted, SHARPEST * size)
+        if (moved <= np.minimum(most, sharp)).all():
             return len(values) - 1
-        if len(values) == FINEST:
+        if len(values) == finest:
+            if (moved <= np.minimum(most, TOLD * sharp)).all():
+                return len(values)
+            error = float((moved / size).max())
             text = f"kernel: good to about {error:.1e} of the diagonal with steps cut into {parts}"
             warnings.warn(f"{text}; scale the paths or weight_std down", AccuracyWarning, stacklevel=5)
             return len(values)

@@ -151,7 +151,8 @@ def check_times(where: str, time: Any, whole: bool) -> Array:
     back = np.diff(times) <= 0
     if back.any():
         place = int(np.argmax(back))
-        why = f"times go backwards: {times[place + 1]:g} follows {times[place]:g} at place {place + 1}"
+        says = "go backwards" if times[place + 1] < times[place] else "stand still"
+        why = f"times {says}: {times[place + 1]:g} follows {times[place]:g} at place {place + 1}"
         raise InputError(where, why, fix)
     if whole and (times % 1 != 0).any():
         place = int(np.argmax(times % 1 != 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import numpy as np
 from deeplimits.limits.diffusion.regime import Regime
 from deeplimits.report import theme
 from deeplimits.report.figures.axes import logarithmic, measured, short
+
+SURE = 2.0  # standard errors from zero
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,24 @@ class RegimeData:
 def regime_data(record: Regime) -> RegimeData:
     """Take every width, in order."""
     points = sorted(record.points, key=lambda point: point.width)
-    signs = [(point.width, point.value) for point in points]
-    change = [(n, m) for (n, a), (m, b) in pairwise(signs) if a < 0 <= b]
-    title = f"the sign changes between widths {change[0][0]} and {change[0][1]}" if change else "one sign at all widths"
+    below = [point.width for point in points if point.value + SURE * point.error < 0]
+    above = [point.width for point in points if point.value - SURE * point.error > 0]
     exact = tuple((point.width, point.exact) for point in points if point.exact is not None)
     return RegimeData(
-        title,
+        _title(below, above),
         tuple(point.width for point in points),
         tuple(point.value for point in points),
         tuple(point.error for point in points),
         exact,
     )
+
+
+def _title(below: list[int], above: list[int]) -> str:
+    if below and above:
+        return f"the sign changes between widths {max(below)} and {min(above)}"
+    if below:
+        return f"surely negative up to width {max(below)}"
+    return f"surely positive from width {min(above)}" if above else "no sign is sure"
 
 
 def draw(axes: Any, data: RegimeData) -> None:
