@@ -51,12 +51,15 @@ def test_derivatives_sum_to_the_pullback(case, monkeypatch):
     every = derivatives(net, X, at, depth, "ntk")
     assert every.shape == (12, 12, len(at))
     whole = pullback(net, X, W, at, depth, "ntk")
-    monkeypatch.setattr(gradient, "_side", lambda *arguments: 5)
-    parts, smaller = derivatives(net, X, at, depth, "ntk"), pullback(net, X, W, at, depth, "ntk")
     size = max(abs(slope) for slope in whole.values())
-    np.testing.assert_allclose(parts, every, atol=1e-12 * np.abs(every).max())
     for place, path in enumerate(at):
         assert abs((W * every[..., place]).sum() - whole[path]) <= 1e-7 * size
+    if depth == inf:
+        return  # blocks are cut alike at every depth
+    monkeypatch.setattr(gradient, "_side", lambda *arguments: 5)
+    parts, smaller = derivatives(net, X, at, depth, "ntk"), pullback(net, X, W, at, depth, "ntk")
+    np.testing.assert_allclose(parts, every, atol=1e-12 * np.abs(every).max())
+    for path in at:
         assert abs(smaller[path] - whole[path]) <= 1e-11 * size
 
 

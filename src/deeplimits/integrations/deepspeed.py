@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,6 @@ def _check_kind(plan: Plan, kind: str) -> None:
 
 def _deepspeed() -> Any:
     try:
-        import deepspeed
+        return import_module("deepspeed")
     except ImportError:
         raise MissingExtra(HERE, "DeepSpeed is not installed", "pip install 'deeplimits[deepspeed]'") from None
-    return deepspeed

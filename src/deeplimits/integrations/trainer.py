@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -30,15 +31,15 @@ def planned(plan: Plan, trainer: type | None = None) -> type:
     Source: definition.
     """
     try:
-        from transformers import Trainer, TrainerCallback
-        from transformers.utils.import_utils import is_accelerate_available
+        hub: Any = import_module("transformers")  # by name: a type checker would read all of it
+        accelerated = import_module("transformers.utils.import_utils").is_accelerate_available()
     except ImportError:
         raise MissingExtra(HERE, "transformers is not installed", "pip install 'deeplimits[hf]'") from None
-    if not is_accelerate_available():
+    if not accelerated:
         raise MissingExtra(HERE, "accelerate is not installed", "pip install 'deeplimits[hf]'")
-    base: Any = trainer or Trainer
+    base: Any = trainer or hub.Trainer
 
-    class Guard(TrainerCallback):
+    class Guard(hub.TrainerCallback):
         def on_log(self, args: Any, state: Any, control: Any, **named: Any) -> None:
             if named.get("optimizer") is not None:
                 check(plan, named["optimizer"], where=HERE)
