@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import Any
+
+from deeplimits.doors import door
 
 __version__ = "0.1.0"
 
@@ -33,25 +35,23 @@ _HOME = {
     "Comparison": "plane.record",
     "plot": "report",
     "html": "report",
+    "gradient_flow": "limits.training.lazy.ask",
+    "mean_field": "limits.training.mean_field.ask",
     "coordinate_check": "transfer.evidence.coordinates",
     "lr_transfer": "transfer.evidence.sweep",
     "grow": "transfer.growth.grow",
     "DeepLimitsError": "errors",
 }
-_ROOMS = ("act", "layer", "learn", "errors", "testing", "transfer", "blocks", "diagnostics")
+_ROOMS = ("act", "layer", "learn", "errors", "testing", "training", "transfer", "blocks", "diagnostics")
 
 __all__ = sorted([*_HOME, *_ROOMS])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"deeplimits.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
     if name in _ROOMS:
-        return importlib.import_module(f"deeplimits.{name}")
-    raise AttributeError(f"module 'deeplimits' has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")
+    globals()[name] = value = _opened(name)
+    return value
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_opened, __dir__ = door(__name__, {**_HOME, **dict.fromkeys(_ROOMS, "")})

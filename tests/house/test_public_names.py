@@ -7,25 +7,26 @@ import pytest
 
 import deeplimits as dl
 
+DESCRIPTIONS = {"Mlp", "ResNet", "StableResNet", "ShapedMlp", "DEPTH", "WIDTH"}
 NAMES = {
-    *("Mlp", "ResNet", "StableResNet", "ShapedMlp", "DEPTH", "WIDTH"),
     *("kernel", "Kernel", "describe", "criticality", "Criticality"),
     *("build", "sample", "empirical_ntk"),
     *("increment", "diffusion", "Diffusion", "proportional", "Proportional"),
     *("tokens", "Tokens"),
+    *("gradient_flow", "mean_field"),
     *("compare", "Comparison", "plot", "html"),
     *("coordinate_check", "lr_transfer", "grow"),
     "DeepLimitsError",
 }
-ROOMS = {"act", "layer", "learn", "errors", "testing", "transfer", "blocks", "diagnostics"}
+ROOMS = {"act", "layer", "learn", "errors", "testing", "training", "transfer", "blocks", "diagnostics"}
 
 
 def test_names_are_these():
-    assert set(dl.__all__) == NAMES | ROOMS
+    assert set(dl.__all__) == NAMES | DESCRIPTIONS | ROOMS
     assert len(NAMES) <= 30
 
 
-@pytest.mark.parametrize("name", sorted(NAMES | ROOMS))
+@pytest.mark.parametrize("name", sorted(NAMES | DESCRIPTIONS | ROOMS))
 def test_name_opens_and_is_documented(name):
     found = getattr(dl, name)
     assert name in dir(dl)
@@ -33,7 +34,7 @@ def test_name_opens_and_is_documented(name):
 
 
 @pytest.mark.parametrize(
-    "room", [dl.act, dl.layer, dl.learn, dl.blocks, dl.diagnostics], ids=lambda room: room.__name__
+    "room", [dl.act, dl.layer, dl.learn, dl.training, dl.blocks, dl.diagnostics], ids=lambda room: room.__name__
 )
 def test_rooms_list_what_they_hold(room):
     assert [name for name in room.__all__ if not hasattr(room, name)] == []

@@ -6,8 +6,7 @@ docs/depth-use.md shows how to read it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from deeplimits.doors import door
 
 _HOME = {
     "depth_use": "ask",
@@ -25,13 +24,4 @@ _HOME = {
 """{name: module of this package that holds it}, imported when it is asked for."""
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = door(__name__, _HOME)

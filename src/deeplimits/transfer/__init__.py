@@ -9,10 +9,11 @@ plan scales it.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from inspect import Parameter, Signature, getdoc, signature
 from types import ModuleType
 from typing import Any
+
+from deeplimits.doors import door
 
 _HOME = {
     "abc": "exponents.abc_parametrization",
@@ -23,6 +24,8 @@ _HOME = {
     "depth_class": "exponents.depth",
 }
 """{name: module of this package that holds it}, imported when it is asked for."""
+
+_opened, _ = door(__name__, _HOME)
 
 
 class _Verb(ModuleType):
@@ -47,9 +50,7 @@ class _Verb(ModuleType):
         return f"{vars(self)['__doc__']}\ntransfer{Signature(plain)}\n\n{getdoc(transfer)}"
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return _opened(name)
 
 
 sys.modules[__name__].__class__ = _Verb

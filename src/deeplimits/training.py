@@ -1,0 +1,14 @@
+"""Limits of training beyond `dl.gradient_flow` and `dl.mean_field`: `dl.training.max_learning_rate(net, X, depth=3)`.
+
+docs/gradient-flow.md, docs/mean-field.md, docs/mean-ode.md, docs/one-hidden.md and docs/deep-linear.md show them.
+"""
+
+from __future__ import annotations
+
+from deeplimits.doors import door
+
+_HOME: dict[str, str] = {}
+"""{name: module of `deeplimits.limits` that holds it}, imported when it is asked for."""
+
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = door(__name__, _HOME, "deeplimits.limits")
