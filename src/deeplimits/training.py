@@ -8,7 +8,7 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {}
-"""{name: module of `deeplimits.limits` that holds it}, imported when it is asked for."""
+"""{name: module of `deeplimits` that holds it}, imported when it is asked for."""
 
 __all__ = sorted(_HOME)
-__getattr__, __dir__ = door(__name__, _HOME, "deeplimits.limits")
+__getattr__, __dir__ = door(__name__, _HOME, "deeplimits")

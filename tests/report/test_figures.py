@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,8 @@ import deeplimits as dl
 from deeplimits.plane.record import Estimate
 from deeplimits.report import theme
 from deeplimits.report.figures import agreement, axes, depth, diagonal, plane, width
-from deeplimits.report.plot import panels_of
+from deeplimits.report.figures.comparison import panels_of
+from deeplimits.report.plot import _DRAWN
 from tests.report.records import DEPTHS, WIDTHS, comparison
 
 
@@ -175,3 +177,12 @@ def test_no_two_variables_share_a_light_colour():
 def test_estimate_without_spread_is_drawn(resnet):
     places = [dataclasses.replace(place, log_rms=Estimate(0.0, 0.0)) for place in resnet.places]
     assert plane.plane_data(dataclasses.replace(resnet, places=places)).cells
+
+
+@pytest.mark.parametrize(("kind", "home"), sorted(_DRAWN.items()))
+def test_every_record_and_its_drawing_are_where_the_table_says(kind, home):
+    module, name = kind.rsplit(".", 1)
+    record = getattr(import_module(f"deeplimits.{module}"), name)
+    drawn = import_module(f"deeplimits.report.{home}")
+    assert record.__module__ == f"deeplimits.{module}" and record.__qualname__ == name
+    assert hasattr(drawn, "panels_of") != hasattr(drawn, "figure")

@@ -12,7 +12,9 @@ from deeplimits.report.figures import exponents, growth, optima, rates
 from deeplimits.report.plot import Panel, sheet
 from deeplimits.report.transfer_view import cards, headline, plan_view, tables
 from deeplimits.transfer.evidence.audit import Audit, audit
-from deeplimits.transfer.evidence.proof import Proof, plain
+from deeplimits.transfer.evidence.coordinates import CoordinateCheck
+from deeplimits.transfer.evidence.curves import Transfer
+from deeplimits.transfer.evidence.proof import Proof, plain, proof
 
 CAPTIONS = {
     "coordinates": (
@@ -54,8 +56,9 @@ def exhibits(found: Proof) -> dict[str, list[Panel]]:
     return {name: panels for name, panels in every.items() if panels}
 
 
-def panels_of(found: Proof) -> list[Panel]:
-    """Drawing functions and their data of one figure."""
+def panels_of(record: Proof | CoordinateCheck | Transfer) -> list[Panel]:
+    """Drawing functions and their data of one figure; a check or a sweep alone is drawn as a proof of one part."""
+    found = record if isinstance(record, Proof) else proof([record])
     return [panel for panels in exhibits(found).values() for panel in panels]
 
 

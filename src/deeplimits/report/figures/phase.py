@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from deeplimits.limits.flow.criticality import Criticality
 from deeplimits.limits.flow.phase_diagram import PhaseDiagram
 from deeplimits.report import theme
 
@@ -35,6 +36,11 @@ class PhaseData:
             ends = [f"({x:.3g}, {y:.3g})" for x, y in (self.edge[0], self.edge[-1])]
             edge = f"the edge of chaos runs from (weight_std, bias_std) = {ends[0]} to {ends[1]}"
         return f"Correlation length over weight_std and bias_std, {reach}; {edge}."
+
+
+def panels_of(record: PhaseDiagram | Criticality) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Drawing function and data of the one drawing; a criticality has the diagram around it drawn."""
+    return [(draw, (phase_data(record if isinstance(record, PhaseDiagram) else record.diagram()),))]
 
 
 def phase_data(record: PhaseDiagram) -> PhaseData:

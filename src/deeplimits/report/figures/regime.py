@@ -32,6 +32,11 @@ class RegimeData:
         )
 
 
+def panels_of(record: Regime) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Drawing function and data of the one drawing."""
+    return [(draw, (regime_data(record),))]
+
+
 def regime_data(record: Regime) -> RegimeData:
     """Take every width, in order."""
     points = sorted(record.points, key=lambda point: point.width)

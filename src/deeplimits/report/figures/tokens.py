@@ -115,10 +115,11 @@ def _staircase(record: Tokens) -> tuple[np.ndarray, np.ndarray]:
     return times, counts
 
 
-def figure(data: TokensData) -> Figure:
+def figure(record: Tokens) -> Figure:
     """Draw the paths above, the energy and the number of clusters below."""
     from matplotlib.figure import Figure
 
+    data = tokens_data(record)
     with theme.applied():
         sheet = Figure(figsize=(6.3, 7.6), layout="constrained")
         sheet.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # type: ignore[union-attr]
