@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from deeplimits.doors import door
 
-_HOME: dict[str, str] = {}
+_HOME: dict[str, str] = {
+    "Descent": "finite.train",
+}
 """{name: module of `deeplimits` that holds it}, imported when it is asked for."""
 
 __all__ = sorted(_HOME)
