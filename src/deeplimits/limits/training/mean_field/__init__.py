@@ -1,0 +1,1 @@
+"""Training at infinite width with features that move: dynamical mean-field theory in discrete time."""

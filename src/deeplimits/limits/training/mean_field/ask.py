@@ -1,0 +1,183 @@
+"""The front of the mean-field question: a network, data and a learning rate in, a record of training out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from deeplimits.architecture.layer import Layer
+from deeplimits.architecture.zoo import ResNet
+from deeplimits.errors import InputError, NoLimit
+from deeplimits.limits.kernel.ask import kernel
+from deeplimits.limits.training.mean_field.record import Array, Course, MeanField, averaged
+from deeplimits.limits.training.mean_field.task import MARCHES, WHERE, Diverged, Report, Task, prepare
+from deeplimits.numerics.arrays import check_memory
+from deeplimits.progress import Bar
+
+SOLVERS = ("stein", "jacobian", "exact")
+SMALLER = "use fewer inputs or steps (memory grows with their product), fewer samples, or fewer layers"
+
+
+class Family(Protocol):
+    """What the module of a family of networks answers; perceptron.py and residual.py are two."""
+
+    def solvers(self, task: Task) -> tuple[str, ...]:
+        """Return the solvers that can answer, the default first; refuse by name what none can."""
+        ...
+
+    def needed(self, task: Task) -> int:
+        """Return the bytes that one march needs, its course included."""
+        ...
+
+    def march(self, task: Task, number: int, report: Report) -> Course:
+        """Return one march, its noise named by (task.seed, number); call report(t) after every time.
+
+        Raises:
+            Diverged: `exploded(outputs, y)` at some time; carries the course before it.
+        """
+        ...
+
+
+def mean_field(
+    net: Layer,
+    X: Any,
+    y: Any,
+    rule: str = "mup",
+    *,
+    depth: float | None = None,
+    gamma: float = 1.0,
+    steps: int,
+    rate: float,
+    samples: int | None = None,
+    seed: int = 0,
+    solver: str | None = None,
+    X_test: Any = None,
+) -> MeanField:
+    """Return training by gradient descent at infinite width with features that move, exact in discrete time.
+
+    In the NTK parametrization of the description, with a network of width n whose output y(x) is divided by gamma
+    sqrt(n) and whose weights move by rate gamma^2 n times the gradient (mean-field, or muP): f = y / (gamma sqrt(n)) and
+    L = sum (f - y)^2 / 2. As n grows f, every kernel of features and gradients, and their responses become
+    deterministic, and each neuron moves alone in their field.
+
+    Args:
+        net: the description.
+        X: training inputs, shape (P, d); numpy or torch.
+        y: targets, shape (P,), or (P, C) for C outputs.
+        rule: "mup".
+        depth: what DEPTH stands for.
+        gamma: strength of feature learning; as gamma goes to 0 training is lazy, dl.gradient_flow's.
+        steps: of gradient descent on all inputs.
+        rate: learning rate, in the units of dl.gradient_flow: stable at first below 2 / (largest eigenvalue of the NTK).
+        samples: particles a layer, by default 8000, in 8 independent marches; the standard errors come from these.
+        seed: of all particles.
+        solver: "stein" (responses by Gaussian integration by parts), "jacobian" (by derivatives along each path: slow,
+            an oracle), or "exact" (no sampling; linear networks). None takes the exact one where there is one.
+        X_test: inputs to predict at, which are not trained on, shape (M, d).
+
+    Memory: for perceptrons 8 (3 samples / 8 + 10 P steps) P steps layers bytes, about; refused before any work where it
+    does not fit.
+
+    Valid when: Gaussian weights, all of them trained, full batches; width to infinity first, at any fixed steps.
+
+    Raises:
+        InputError: data or options that cannot be used; a rate that is unstable at the start, with the largest stable
+            one; gamma 0.
+        NoLimit: training diverges; the error's `record` holds the steps before.
+        NoRule: a network without a march.
+        MemoryNeeded: P * steps is too large.
+
+    Source: bordelon-2023-depthwise-transfer; discrete time, the march and its responses are derived here.
+
+    Example:
+        >>> from deeplimits.architecture.zoo import Mlp
+        >>> found = mean_field(Mlp("identity"), np.eye(2), [1.0, -1.0], depth=2, gamma=1.0, steps=20, rate=0.3)
+        >>> found.solver, found.outputs[-1].round(4)
+        ('exact', array([ 0.9..., -0.9...]))
+    """
+    task, several = prepare(net, X, y, rule, depth, gamma, steps, rate, samples, seed, X_test)
+    family = _family(net)
+    task = replace(task, solver=_solver(family, task, solver, samples))
+    needed = family.needed(task)
+    check_memory(WHERE, needed, f"a march of {len(task.X)} inputs over {task.steps} steps", SMALLER)
+    _stable(task)
+    courses: list[Course] = []
+    with Bar(task.marches * (task.steps + 1), description=f"mean field, {needed / 2**20:,.0f} MiB") as bar:
+        for number in range(task.marches):
+
+            def report(time: int, before: int = number * (task.steps + 1)) -> None:
+                bar.reach(before + time + 1)
+
+            try:
+                courses.append(family.march(task, number, report))
+            except Diverged as error:
+                raise _diverged(task, error, several, needed) from None
+    return _record(task, courses, several, needed)
+
+
+def _family(net: Layer) -> Family:
+    if isinstance(net, ResNet):
+        from deeplimits.limits.training.mean_field import residual
+
+        return residual
+    from deeplimits.limits.training.mean_field import perceptron
+
+    return perceptron
+
+
+def _solver(family: Family, task: Task, solver: Any, samples: Any) -> str:
+    known = family.solvers(task)
+    chosen = known[0] if solver is None else solver
+    if chosen not in SOLVERS:
+        raise InputError(WHERE, f"solver={solver!r} is not a solver", f"use one of {', '.join(SOLVERS)}")
+    if chosen not in known:
+        raise InputError(WHERE, f"solver={solver!r} cannot answer for this network", f"use {' or '.join(known)}")
+    if chosen == "exact" and samples is not None:
+        raise InputError(WHERE, f"samples={samples} has no effect: nothing is sampled", "leave samples out")
+    return chosen
+
+
+def _stable(task: Task) -> None:
+    """Refuse a rate whose first steps would grow: those of the lazy limit with the NTK at initialisation."""
+    ntk = np.asarray(kernel(task.net, task.X, depth=task.depth, get="ntk"), dtype=np.float64)
+    most = 2 / max(float(np.linalg.eigvalsh(ntk)[-1]), np.finfo(np.float64).tiny)
+    if task.rate > most:
+        why = f"rate={task.rate:g} is past stability: at the start, errors along one direction grow at every step"
+        raise InputError(WHERE, why, f"give a rate below {most:.4g} = 2 / (largest eigenvalue of the NTK)")
+
+
+def _diverged(task: Task, error: Diverged, several: bool, needed: int) -> NoLimit:
+    why = f"training diverges at step {error.time}: the loss is more than a million times that of zero outputs"
+    fix = f"use a rate below {task.rate:g}, or a smaller gamma; this error's `record` holds the steps before"
+    refusal = NoLimit(WHERE, why, fix)
+    refusal.record = None if error.time == 0 else _record(task, [error.course.cut(error.time)], several, needed)  # type: ignore[attr-defined]
+    return refusal
+
+
+def _loss(task: Task, courses: list[Course]) -> tuple[Array, Array]:
+    """Return the loss of the mean outputs at every time, and its standard error over marches."""
+    outputs = np.stack([course.outputs for course in courses])
+    apart = outputs.mean(0) - task.y
+    slopes = ((outputs - outputs.mean(0)) * apart).sum((2, 3))
+    error = np.sqrt((slopes**2).sum(0) / max(len(courses) * (len(courses) - 1), 1))
+    return (apart**2).sum((1, 2)) / 2, error
+
+
+def _record(task: Task, courses: list[Course], several: bool, needed: int) -> MeanField:
+    mean, error = averaged(courses)
+    exact = task.solver == "exact"
+    how = "closed matrices, nothing sampled" if exact else f"{task.samples} particles a layer in {MARCHES} marches"
+    text = (
+        f"training at infinite width, depth {task.depth:g}, gamma {task.gamma:g}, rate {task.rate:g}: "
+        f"{len(mean.outputs) - 1} steps on {len(task.X)} inputs; solver {task.solver}, {how}; {needed:,} bytes a march"
+    )
+    loss, loss_error = _loss(task, courses)
+    return MeanField(
+        mean, error, loss, loss_error, task.y, task.depth, task.gamma, task.rate, task.solver,
+        0 if exact else task.samples, len(courses), task.seed, text, several,
+    )  # fmt: skip
+
+
+__all__ = ["MARCHES", "Family", "mean_field"]

@@ -1,0 +1,172 @@
+"""What training at infinite width gave: outputs, order parameters and responses at every step, with standard errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Numbers over time, of one march or averaged over marches; T = steps + 1 times, P inputs, C outputs, M test inputs.
+
+    Axes of gradients run over pairs (input, output) in that order, Q = P C of them; with one output Q = P.
+
+    Attributes:
+        outputs: f, shape (T, P, C).
+        features: Phi of every hidden layer, <phi(h(t)) phi(h(s))>, shape (layers, T, T, P, P).
+        gradients: G of every hidden layer, <g(t) g(s)>, shape (layers, T, T, Q, Q).
+        feature_responses: C, how features at t answer to the noise of the gradients at s < t, (layers, T, T, P, Q).
+        gradient_responses: D, how gradients at t answer to the noise of the features at s <= t, (layers, T, T, Q, P).
+        kernel: the NTK between any two times, shape (T, T, Q, Q).
+        test_outputs: f at inputs that are not trained on, shape (T, M, C).
+    """
+
+    outputs: Array
+    features: Array
+    gradients: Array
+    feature_responses: Array
+    gradient_responses: Array
+    kernel: Array
+    test_outputs: Array
+
+    def cut(self, times: int) -> Course:
+        """Return the first `times` times only."""
+        outer = {"outputs", "test_outputs"}
+        cut = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in outer:
+                cut[field.name] = value[:times]
+            elif field.name == "kernel":
+                cut[field.name] = value[:times, :times]
+            else:
+                cut[field.name] = value[:, :times, :times]
+        return Course(**cut)
+
+
+def averaged(courses: list[Course]) -> tuple[Course, Course]:
+    """Return the mean of independent marches, and its standard error s / sqrt(marches); zero where there is one march.
+
+    Only sums are kept, so that memory does not grow with the number of marches.
+    """
+    names = [field.name for field in fields(Course)]
+    mean, error = {}, {}
+    for name in names:
+        values = [getattr(course, name) for course in courses]
+        mean[name] = sum(values) / len(values)
+        squares = sum((value - mean[name]) ** 2 for value in values)
+        error[name] = np.sqrt(squares / max(len(values) * (len(values) - 1), 1))
+    return Course(**mean), Course(**error)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanField:
+    """Training of a network of infinite width in the mean-field (muP) limit, step by step.
+
+    Attributes:
+        course: every number over time, the mean over marches.
+        standard_error: of each number of `course`, by independent marches; zeros where nothing is sampled.
+        loss: sum over inputs and outputs of (f - y)^2 / 2 at every time, shape (T,).
+        loss_error: its standard error, shape (T,).
+        targets: y, shape (P, C).
+        depth: a whole number, or infinity.
+        gamma: strength of feature learning.
+        rate: learning rate.
+        solver: "stein", "jacobian" or "exact".
+        samples: particles a layer, over all marches; 0 where nothing is sampled.
+        marches: independent marches that they are split into.
+        seed: of all of them.
+        text: what was solved, how, and in how much memory.
+        several: whether y had an axis for outputs.
+    """
+
+    course: Course
+    standard_error: Course
+    loss: Array
+    loss_error: Array
+    targets: Array
+    depth: float
+    gamma: float
+    rate: float
+    solver: str
+    samples: int
+    marches: int
+    seed: int
+    text: str
+    several: bool = False
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """Numbers of gradient steps taken, 0 .. steps."""
+        return np.arange(len(self.loss))
+
+    @property
+    def outputs(self) -> Array:
+        """Outputs at the training inputs, (T, P), or (T, P, C) where y had an axis for outputs."""
+        return self._squeezed(self.course.outputs)
+
+    @property
+    def outputs_error(self) -> Array:
+        """Standard error of `outputs`."""
+        return self._squeezed(self.standard_error.outputs)
+
+    @property
+    def test_outputs(self) -> Array:
+        """Outputs at the test inputs, (T, M), or (T, M, C) where y had an axis for outputs."""
+        return self._squeezed(self.course.test_outputs)
+
+    @property
+    def test_outputs_error(self) -> Array:
+        """Standard error of `test_outputs`."""
+        return self._squeezed(self.standard_error.test_outputs)
+
+    @property
+    def features(self) -> Array:
+        """Phi of every hidden layer between any two times, (layers, T, T, P, P)."""
+        return self.course.features
+
+    @property
+    def gradients(self) -> Array:
+        """G of every hidden layer between any two times, (layers, T, T, Q, Q)."""
+        return self.course.gradients
+
+    @property
+    def feature_responses(self) -> Array:
+        """C of every hidden layer, (layers, T, T, P, Q)."""
+        return self.course.feature_responses
+
+    @property
+    def gradient_responses(self) -> Array:
+        """D of every hidden layer, (layers, T, T, Q, P)."""
+        return self.course.gradient_responses
+
+    @property
+    def kernel(self) -> Array:
+        """The NTK between any two times, (T, T, Q, Q); `kernel[t, t]` moves the outputs at time t."""
+        return self.course.kernel
+
+    @cached_property
+    def alignment(self) -> Array:
+        """Cosine of kernel[t, t] with y y^T, shape (T,): 1 where the kernel has only the direction of the targets."""
+        y = self.targets.reshape(-1)
+        now = np.einsum("ttij->tij", self.kernel)
+        size = np.sqrt(np.einsum("tij,tij->t", now, now)) * (y @ y)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.einsum("tij,i,j->t", now, y, y) / size
+
+    def _squeezed(self, values: Array) -> Array:
+        return values if self.several else values[..., 0]
+
+    def describe(self) -> str:
+        """Say what was solved, how, in how much memory, and how accurately."""
+        return self.text
+
+    def __repr__(self) -> str:
+        at = f"gamma={self.gamma:g}, rate={self.rate:g}, solver={self.solver!r}"
+        return f"MeanField({len(self.loss) - 1} steps, {len(self.targets)} inputs, depth={self.depth:g}, {at})"
