@@ -11,6 +11,7 @@ import numpy as np
 
 from deeplimits import __version__
 from deeplimits.errors import InputError
+from deeplimits.finite.train import Descent
 from deeplimits.plane import measure, neural_function, verdict
 from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.laws import compare_laws
@@ -20,6 +21,8 @@ from deeplimits.plane.record import Comparison, Place
 from deeplimits.plane.request import KERNELS, Request, request
 from deeplimits.plane.store import Store
 from deeplimits.plane.theory import Theory, depth_rate, log_norm, predict
+from deeplimits.plane.training import compare_training
+from deeplimits.plane.training_record import TrainingComparison
 
 
 @overload
@@ -33,6 +36,11 @@ def compare(
     net: Any, X: Any, widths: Iterable[int], depths: Iterable[float] | None = None, networks: int | None = None,
     seed: int = 0, *, store: Any = None, progress: bool | Callable[[Any], None] = False, ratio: float | None = None,
 ) -> LawComparison: ...  # fmt: skip
+@overload
+def compare(
+    net: Any, X: Any, widths: Iterable[int], depths: Iterable[int], networks: int | None = None, seed: int = 0, *,
+    store: Any = None, progress: bool | Callable[[Any], None] = False, y: Any, X_test: Any = None, training: Descent,
+) -> TrainingComparison: ...  # fmt: skip
 def compare(
     net: Any,
     X: Any,
@@ -46,8 +54,11 @@ def compare(
     progress: bool | Callable[[Any], None] = False,
     *,
     ratio: float | None = None,
-) -> Comparison | LawComparison:
-    """Compare sampled networks with theory: on a grid of widths and depths, on the top edge, or on the diagonal.
+    y: Any = None,
+    X_test: Any = None,
+    training: Descent | None = None,
+) -> Comparison | LawComparison | TrainingComparison:
+    """Compare networks with theory: sampled on a grid of sizes, on the top edge or the diagonal, or trained on a grid.
 
     On a grid: q_n,L(x, x') = <Y_L(x), Y_L(x')>/n of the features that enter the readout, and the NTK of the network
     with its readout, over `networks` random networks a place, beside the kernels of infinite width. The verdict, on
@@ -59,6 +70,11 @@ def compare(
     Kolmogorov-Smirnov distances and quantiles. With infinity among the depths, networks of every other depth stand
     beside `dl.diffusion` at their width (the top edge); with a ratio, networks of depth = ratio * width stand beside
     `dl.proportional` (the diagonal). All distances at the largest size surely below 0.1 agree, one above differs.
+
+    With labels and `training`, networks are trained at every place of the grid, each from its own initialisation,
+    beside the limit of training at that depth: `dl.gradient_flow` (mean and covariance of the ensemble) or, with a
+    gamma, `dl.mean_field` (one function). Mean and standard deviation over networks of all outputs are compared at
+    several steps.
 
     Args:
         net: a description.
@@ -73,9 +89,12 @@ def compare(
         store: a folder that keeps finished places, so that the same call after an interruption resumes.
         progress: True for a bar on stderr (on a terminal only), or a function called with every finished place.
         ratio: depth over width, in place of depths.
+        y: labels for training, (k,) or (k, outputs).
+        X_test: further inputs whose outputs are compared after training on X.
+        training: how networks are trained, a `dl.training.Descent`; by default 100 networks a place.
 
     Raises:
-        DescriptionError, InputError, NoLimit, MemoryNeeded: before any network is sampled.
+        DescriptionError, InputError, NoLimit, MemoryNeeded: before any network is sampled or trained.
 
     Source: hayou-yang-2023-commute (rates in width and depth); hanin-nica-2019 (the network that does not commute);
         hayou-2022-infinite-depth (top edge); li-nica-roy-2022, noci-2023-shaped-transformer (diagonal).
@@ -89,6 +108,9 @@ def compare(
         'agrees'
     """
     deep = _several(depths)
+    if training is not None or y is not None or X_test is not None:
+        _only_training(ratio, get, function)
+        return compare_training(net, X, y, X_test, widths, deep, networks, seed, training, store, progress)
     if ratio is not None or (deep is not None and inf in deep):
         _only_laws(deep, ratio, get, function)
         return compare_laws(net, X, widths, deep, ratio, networks, seed, store, progress)
@@ -107,6 +129,13 @@ def _only_laws(depths: Any, ratio: Any, get: Any, function: Any) -> None:
     if function is not None or get not in (KERNELS, "nngp", ("nngp",)):
         why = f"get={get!r}, function={function!r}: with a ratio or infinite depth the laws of features are compared"
         raise InputError("compare", why, "leave them out, or give finite depths")
+
+
+def _only_training(ratio: Any, get: Any, function: Any) -> None:
+    """Refuse arguments of other comparisons beside labels."""
+    if ratio is not None or function is not None or get != KERNELS:
+        why = f"ratio={ratio!r}, get={get!r}, function={function!r} beside labels: the outputs of networks are compared"
+        raise InputError("compare", why, "leave them out, or give neither y, X_test nor training")
 
 
 def _on_grid(

@@ -38,20 +38,35 @@ def cells(place: LawPlace, law: LawCheck) -> list[str]:
     return found
 
 
-def summary(record: LawComparison) -> str:
-    """Return the table of places and the verdict in words."""
-    heading = (
+def table(record: LawComparison) -> list[list[str]]:
+    """Return the lines of the table."""
+    return [cells(place, law) for place in record.places for law in place.laws]
+
+
+def heading(record: LawComparison) -> str:
+    """Return the sizes in words."""
+    return (
         f"{record.inputs} inputs of {record.features} features, {record.networks} networks a place, "
         f"{record.samples} samples of the limit, seed {record.seed}"
     )
-    lines = [list(HEADER), *(cells(place, law) for place in record.places for law in place.laws)]
-    widest = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
-    lines.insert(1, ["-" * size for size in widest])
-    table = ["  ".join(cell.rjust(size) for cell, size in zip(line, widest, strict=True)) for line in lines]
-    parts = [_wrap(record.network), _wrap(f"{where(record)}: {heading}"), "", *table, ""]
-    parts += [_wrap(f"note: {note}") for note in record.notes]
-    parts += [_wrap(f"test: {record.verdict.test}"), ""]
-    parts.append(_wrap(f"VERDICT: {record.verdict.word.upper()} (the predicted law). {record.verdict.reason}."))
+
+
+def call(record: LawComparison) -> str:
+    """Return the line of Python that makes the record again."""
+    sizes = f"depths={[*record.depths, float('inf')]}" if record.ratio is None else f"ratio={record.ratio:g}"
+    return (
+        f"dl.compare({record.network}, X, widths={record.widths}, {sizes}, networks={record.networks}, "
+        f"seed={record.seed})"
+    )
+
+
+def summary(record: LawComparison) -> str:
+    """Return the table of places and the verdict in words."""
+    lines = aligned([list(HEADER), *table(record)])
+    parts = [wrap(record.network), wrap(f"{where(record)}: {heading(record)}"), "", *lines, ""]
+    parts += [wrap(f"note: {note}") for note in record.notes]
+    parts += [wrap(f"test: {record.verdict.test}"), ""]
+    parts.append(wrap(f"VERDICT: {record.verdict.word.upper()} (the predicted law). {record.verdict.reason}."))
     return "\n".join(parts)
 
 
@@ -60,5 +75,13 @@ def where(record: LawComparison) -> str:
     return "top edge, depth to infinity" if record.ratio is None else f"diagonal, depth = {record.ratio:g} width"
 
 
-def _wrap(text: str) -> str:
+def aligned(lines: list[list[str]]) -> list[str]:
+    """Return lines of cells under each other, a rule below the first."""
+    widest = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    lines = [lines[0], ["-" * size for size in widest], *lines[1:]]
+    return ["  ".join(cell.rjust(size) for cell, size in zip(line, widest, strict=True)) for line in lines]
+
+
+def wrap(text: str) -> str:
+    """Return text in lines of the page's width."""
     return textwrap.fill(text, LINE, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -15,7 +15,8 @@ from deeplimits.errors import InputError
 from deeplimits.inference.contest import Contest
 from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.record import Comparison
-from deeplimits.report import claims, laws, theme, transfer
+from deeplimits.plane.training_record import TrainingComparison
+from deeplimits.report import beside, claims, theme, transfer
 from deeplimits.report.exhibits import Exhibit, exhibits
 from deeplimits.report.plot import sheet
 from deeplimits.report.view import family_view
@@ -25,7 +26,7 @@ from deeplimits.transfer.evidence.curves import Transfer
 from deeplimits.transfer.evidence.proof import Proof, proof
 from deeplimits.transfer.plan import Plan
 
-Record = Comparison | LawComparison | Finding | Proof | Plan | CoordinateCheck | Transfer
+Record = Comparison | LawComparison | TrainingComparison | Finding | Proof | Plan | CoordinateCheck | Transfer
 PACKAGES = ("numpy", "scipy", "torch", "numba", "matplotlib")
 
 
@@ -33,6 +34,7 @@ def html(
     record: Record
     | Sequence[Comparison]
     | Sequence[LawComparison]
+    | Sequence[TrainingComparison]
     | Sequence[Finding]
     | Sequence[Plan | CoordinateCheck | Transfer],
     path: str | os.PathLike[str],
@@ -63,7 +65,9 @@ def html(
     records: list[Any] = [record] if isinstance(record, Record) else list(record)
     parts = [one for one in records if isinstance(one, Proof | Plan | CoordinateCheck | Transfer)]
     for one in [] if len(parts) == len(records) else records:
-        if not isinstance(one, Comparison | LawComparison | Finding) or type(one) is not type(records[0]):
+        if not isinstance(one, Comparison | LawComparison | TrainingComparison | Finding) or type(one) is not type(
+            records[0]
+        ):
             raise InputError("html", f"a {type(one).__name__} has no page", "pass what dl.compare returned")
     if not records:
         raise InputError("html", "an empty list", "pass at least one comparison")
@@ -73,8 +77,8 @@ def html(
             return transfer.page(parts[0] if isinstance(parts[0], Proof) else proof(parts), path, command)
         if isinstance(records[0], Finding):
             return claims.page(records, path, command)
-        if isinstance(records[0], LawComparison):
-            return laws.page(records, path, command, data)
+        if isinstance(records[0], LawComparison | TrainingComparison):
+            return beside.page(records, path, command, data)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = [_drawn(exhibit, path) for exhibit in exhibits(records)]
         path.write_text(_page(records, drawn, command, data, estimators), encoding="utf-8")

@@ -27,6 +27,7 @@ _DRAWN = {
     "limits.tokens.record.Tokens": "figures.tokens",
     "plane.law_record.LawComparison": "figures.laws",
     "plane.record.Comparison": "figures.comparison",
+    "plane.training_record.TrainingComparison": "figures.training",
     "transfer.evidence.coordinates.CoordinateCheck": "transfer",
     "transfer.evidence.curves.Transfer": "transfer",
     "transfer.evidence.proof.Proof": "transfer",

@@ -6,6 +6,7 @@ import re
 
 from deeplimits.plane.law_record import LawComparison
 from deeplimits.plane.record import Comparison
+from deeplimits.plane.training_record import TrainingComparison
 
 VERDICTS = {
     "commutes": "width and depth commute",
@@ -14,7 +15,7 @@ VERDICTS = {
 }
 
 
-def family_name(record: Comparison | LawComparison) -> str:
+def family_name(record: Comparison | LawComparison | TrainingComparison) -> str:
     """The family's name without its options: ResNet, MLP."""
     name = record.network.split("(", 1)[0].strip() or "network"
     return {"Mlp": "MLP", "Serial": "network"}.get(name, name)

@@ -12,7 +12,7 @@ from deeplimits.limits.diffusion import Diffusion
 from deeplimits.limits.diffusion.closed_form import TwoSlopes
 from deeplimits.limits.diffusion.regime import Point, Regime, small_time_drift
 from deeplimits.plane.law_record import LEVELS, LawCheck, LawComparison, LawPlace, LawVerdict
-from deeplimits.report import laws as page
+from deeplimits.report import beside
 from deeplimits.report.figures import bands, diffusion, laws, regime
 
 
@@ -113,6 +113,6 @@ def test_the_page_tells_verdicts_and_carries_the_record(tmp_path):
     held = json.loads(re.search(r'id="record">(.*?)</script>', text, re.DOTALL)[1])
     assert LawComparison.from_json(json.dumps(held["comparisons"][0])) == one
     assert {file.name for file in tmp_path.glob("*.png")} == {"laws-laws0.png"}
-    view = page._view(comparison(None, "differs"), {})
+    view = beside._view(comparison(None, "differs"), beside.KINDS[LawComparison], {})
     assert (view["mark"], view["title"]) == ("✗", "ShapedMlp: laws not as predicted")
     assert "depths=[4, 16, inf]" in view["call"]
