@@ -20,10 +20,8 @@ def lazy(
     from deeplimits.limits.training.lazy.ask import gradient_flow
 
     points = X if X_test is None else np.concatenate([X, X_test])
-    rule = {"rule": "momentum", "momentum": descent.momentum} if descent.momentum else {"rule": "gd"}
-    found = gradient_flow(
-        net, X, y, points, depth=depth, time=list(times), rate=descent.rate, covariance="diagonal", **rule
-    )
+    rule, momentum = ("momentum", descent.momentum) if descent.momentum else ("gd", None)
+    found = gradient_flow(net, X, y, points, depth, list(times), rule, rate=descent.rate, momentum=momentum)
     mean = found.mean.reshape(len(times), -1)
     spread = np.repeat(np.sqrt(found.variance), y.shape[1], axis=1)
     return Limit(mean, np.zeros_like(mean), spread, np.zeros_like(mean), found.loss, found.describe())
