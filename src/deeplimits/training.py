@@ -8,7 +8,11 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {
+    "GradientFlow": "limits.training.lazy.record",
+    "heavy_ball": "limits.training.lazy.rate",
+    "max_learning_rate": "limits.training.lazy.rate",
     "Descent": "finite.train",
+    "posterior_kernel": "limits.corrections.posterior",
 }
 """{name: module of `deeplimits` that holds it}, imported when it is asked for."""
 

@@ -1,0 +1,1 @@
+"""Training in which features stand still: the outputs of infinitely wide networks obey linear equations."""
