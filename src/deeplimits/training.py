@@ -8,6 +8,13 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {
+    "DeepLinear": "limits.training.linear.record",
+    "EndToEnd": "limits.training.linear.end_to_end",
+    "balanced": "limits.training.linear.balanced",
+    "deep_linear": "limits.training.linear.ask",
+    "mode_delay": "limits.training.linear.modes",
+    "mode_strength": "limits.training.linear.modes",
+    "mode_time": "limits.training.linear.modes",
     "GradientFlow": "limits.training.lazy.record",
     "heavy_ball": "limits.training.lazy.rate",
     "max_learning_rate": "limits.training.lazy.rate",
