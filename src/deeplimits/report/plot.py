@@ -19,6 +19,7 @@ SIZE = (4.25, 3.55)
 _DRAWN = {
     "claims.claim.Finding": "claims",
     "diagnostics.record.DepthUse": "figures.depth_use",
+    "limits.corrections.posterior_record.PosteriorKernel": "figures.posterior",
     "limits.diffusion.record.Diffusion": "figures.diffusion",
     "limits.diffusion.regime.Regime": "figures.regime",
     "limits.flow.criticality.Criticality": "figures.phase",

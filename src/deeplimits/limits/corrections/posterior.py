@@ -1,0 +1,187 @@
+"""What data do to the features of a Bayesian network of finite width: the leading order in 1/width."""
+
+from __future__ import annotations
+
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from deeplimits.architecture.activation import Identity
+from deeplimits.architecture.dense import Gaussian
+from deeplimits.architecture.layer import Layer, as_float
+from deeplimits.architecture.size import whole
+from deeplimits.architecture.zoo import Mlp
+from deeplimits.errors import DescriptionError, InputError, PrecisionError
+from deeplimits.limits.corrections.posterior_record import PosteriorKernel, Width, check_widths
+from deeplimits.limits.corrections.posterior_recursion import covariances, prior
+from deeplimits.limits.kernel.activation import family
+from deeplimits.numerics.arrays import check, is_tensor
+from deeplimits.numerics.seeds import generator
+
+Array = NDArray[np.float64]
+WHERE = "posterior_kernel"
+SAMPLES = 2**18
+
+
+def posterior_kernel(
+    net: Layer,
+    X: Any,
+    y: Any,
+    depth: int = 1,
+    width: Width = 100,
+    noise: float = 0.1,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> PosteriorKernel:
+    """Return the mean feature kernels of a Bayesian perceptron given data, to leading order in 1/width.
+
+    With K the kernel of the last hidden layer, G = readout_std^2 K + readout_bias_std^2 + noise and C outputs,
+
+    <K^l>_posterior = <K^l>_prior + (readout_std^2 / 2) sum_ij Cov(K^l, K_ij) [G^-1 Y Y^T G^-1 - C G^-1]_ij + O(1/n^2).
+
+    Linear networks without biases: with A = G^-1, the change is (sum over m <= l of 1/n_m) (K A Y Y^T A K - C K A K).
+    Nonlinear ones: four-point moments, contracted with the bracket before they are formed.
+
+    Args:
+        net: a `dl.Mlp`; all its standard deviations count. One hidden layer of any activation, or any number of the
+            identity.
+        X: inputs, shape (P, d); numpy or torch.
+        y: targets, shape (P,) or (P, C).
+        depth: number of hidden layers L.
+        width: of every hidden layer, or one a layer; infinity is allowed.
+        noise: variance of the Gaussian noise in the targets.
+        samples: quasi-random points of the four-point moments, used where neither a closed form nor a quadrature holds.
+        seed: of these points.
+
+    Returns:
+        A record: `limit`, `prior`, `shift`, `kernels`, `at(width)`, `strength(width)`; `dl.plot` draws it.
+
+    Valid when: `strength(width)` is well below 1; Gaussian weights. The prior is over all weights and biases: variances
+        are those of the description, a weight's divided by the number of inputs of its layer.
+
+    Raises:
+        DescriptionError: another network, other weights, several hidden layers that are not linear.
+        InputError: data, widths or a noise that cannot be used; equal rows without noise.
+        PrecisionError: kernel plus noise is singular in float64.
+
+    Source: zavatone-veth-2021-finite-bnn.
+
+    Example:
+        >>> net = Mlp("identity")
+        >>> found = posterior_kernel(net, [[2.0]], [3.0], width=100, noise=0.0)
+        >>> float(found.limit[0, 0, 0]), round(float(found.at(100)[0, 0, 0]), 12)
+        (4.0, 4.05)
+    """
+    depth = whole(WHERE, "depth", depth)
+    mlp = _checked(net, depth)
+    x = check(WHERE, X).numpy()[0].astype(np.float64)
+    targets, widths, noise = _targets(y, len(x)), check_widths(width, depth), _noise(noise)
+    samples = whole(WHERE, "samples", samples)
+    generator(seed, "checked")
+    weight, bias, readout, level = (as_float(getattr(mlp, name)) ** 2 for name in Mlp.tunable)
+    given = prior(family(mlp.activation), weight, bias, x @ x.T / x.shape[1], depth)
+    covariance = readout * given.kernels[-1] + level
+    weights = readout * bracket(covariance, targets, noise, x)
+    shift, error, moments = covariances(given, weights, samples, seed)
+    return PosteriorKernel(
+        limit=np.stack(given.kernels),
+        prior=np.zeros_like(shift),
+        shift=shift,
+        error=error,
+        evidence=np.einsum("ij,mij->m", weights, shift[-1]),
+        widths=widths,
+        noise=noise,
+        methods=tuple(moment.method for moment in moments),
+    )
+
+
+def bracket(covariance: Array, targets: Array, noise: float, rows: Array) -> Array:
+    """Return B with d log N(Y; 0, A) = sum B_ij dA_ij at A = covariance + noise: (A^-1 Y Y^T A^-1 - C A^-1) / 2.
+
+    Args:
+        covariance: of one output at the rows, shape (P, P).
+        targets: shape (P, C).
+        noise: variance.
+        rows: inputs, shape (P, d), for the words of errors.
+
+    Raises:
+        InputError: no noise, and rows that the network cannot tell apart.
+        PrecisionError: A is singular in float64.
+
+    Source: rasmussen-williams-2006, section 5.4.1.
+
+    Example:
+        >>> bracket(np.eye(1), np.array([[3.0]]), 3.0, np.eye(1)).tolist()
+        [[0.15625]]
+    """
+    matrix = covariance + noise * np.eye(len(covariance))
+    try:
+        if np.linalg.cond(matrix) > 1 / (len(matrix) * np.finfo(float).eps):
+            raise LinAlgError
+        factor = cho_factor(matrix)
+    except LinAlgError:
+        raise _singular(matrix, rows, noise) from None
+    answer = cho_solve(factor, targets)
+    return 0.5 * (answer @ answer.T - targets.shape[1] * cho_solve(factor, np.eye(len(matrix))))
+
+
+def _singular(matrix: Array, rows: Array, noise: float) -> Exception:
+    from deeplimits.limits.training.lazy.singular import refuse_coincident
+
+    fix = "give a larger noise, drop such rows, or give the network biases (bias_std=0.1)"
+    try:
+        refuse_coincident(WHERE, matrix, rows)
+    except InputError as error:
+        return InputError(WHERE, error.why, fix)
+    values = np.linalg.eigvalsh(matrix)
+    size = f"eigenvalues from {values[0]:.2g} to {values[-1]:.2g}"
+    why = f"kernel + noise of {len(matrix)} rows, noise={noise:g}, is singular in float64: {size}"
+    return PrecisionError(WHERE, why, fix)
+
+
+def _checked(net: Any, depth: int) -> Mlp:
+    if not isinstance(net, Mlp):
+        why = f"{type(net).__name__}: the posterior of finite width is known here for perceptrons"
+        raise DescriptionError(
+            WHERE, why, "use dl.Mlp; for other networks dl.learn.DeepKernelMachineRegressor learns features"
+        )
+    if not isinstance(net.weights, Gaussian):
+        why = f"weights={net.weights!r} fluctuate otherwise at order 1/width"
+        raise DescriptionError(WHERE, why, "leave weights out: Gaussian")
+    if net.outputs != 1:
+        why = f"outputs={net.outputs}: the number of outputs is that of the columns of y"
+        raise DescriptionError(WHERE, why, "leave outputs out")
+    if depth > 1 and not isinstance(net.activation, Identity):
+        why = (
+            f"depth={depth} with {type(net.activation).__name__}: the mean before any data moves with the width as well"
+        )
+        raise DescriptionError(WHERE, why, "use depth=1, or dl.Mlp('identity') at any depth")
+    return net
+
+
+def _noise(noise: Any) -> float:
+    if isinstance(noise, bool) or not isinstance(noise, Real) or not isfinite(noise) or float(noise) < 0:
+        raise InputError(WHERE, f"noise={noise!r} is not a variance", "give a number >= 0, e.g. noise=0.1")
+    return float(noise)
+
+
+def _targets(y: Any, rows: int) -> Array:
+    """Return y as float64, shape (P, C)."""
+    try:
+        values = np.asarray(y.detach().cpu() if is_tensor(y) else y)
+        if values.dtype.kind not in "fiub":
+            raise TypeError
+    except (TypeError, ValueError):
+        raise InputError(WHERE, f"y is not an array of numbers: {y!r:.60}", "give one number an input") from None
+    values = values.astype(np.float64)
+    if values.ndim not in (1, 2) or len(values) != rows or 0 in values.shape:
+        fix = f"give shape ({rows},), or ({rows}, C) for C outputs"
+        raise InputError(WHERE, f"y has shape {values.shape} for {rows} rows of X", fix)
+    if not np.isfinite(values).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise InputError(WHERE, f"y has {values[place]} at row {place[0]}", "drop or impute that row")
+    return values.reshape(rows, -1)
