@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
 
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.zoo import ResNet
-from deeplimits.errors import InputError, NoLimit
+from deeplimits.errors import AccuracyWarning, InputError, NoLimit
 from deeplimits.limits.kernel.ask import kernel
 from deeplimits.limits.training.mean_field.record import Array, Course, MeanField, averaged
 from deeplimits.limits.training.mean_field.task import MARCHES, WHERE, Diverged, Report, Task, prepare
 from deeplimits.numerics.arrays import check_memory
 from deeplimits.progress import Bar
 
+CLOSE = 0.02
+"""Share of the largest target that half the depths may move the outputs by without a warning."""
 SOLVERS = ("stein", "jacobian", "exact")
 SMALLER = "use fewer inputs or steps (memory grows with their product), fewer samples, or fewer layers"
 
@@ -114,7 +118,10 @@ def mean_field(
                 courses.append(family.march(task, number, report))
             except Diverged as error:
                 raise _diverged(task, error, several, needed) from None
-    return _record(task, courses, several, needed)
+    record = _record(task, courses, several, needed)
+    if record.depth_error > CLOSE * max(float(np.abs(task.y).max()), np.finfo(np.float64).tiny):
+        warnings.warn(f"{WHERE}: {record.text}, more than {CLOSE:g} of the targets", AccuracyWarning, stacklevel=2)
+    return record
 
 
 def _family(net: Layer) -> Family:
@@ -173,6 +180,9 @@ def _record(task: Task, courses: list[Course], several: bool, needed: int) -> Me
         f"training at infinite width, depth {task.depth:g}, gamma {task.gamma:g}, rate {task.rate:g}: "
         f"{len(mean.outputs) - 1} steps on {len(task.X)} inputs; solver {task.solver}, {how}; {needed:,} bytes a march"
     )
+    if task.depth == inf:
+        moved = float(np.abs(mean.outputs - mean.coarser_outputs).max())
+        text += f"; extrapolated in 1/depth: half the depths move the outputs by {moved:.1e}"
     loss, loss_error = _loss(task, courses)
     return MeanField(
         mean, error, loss, loss_error, task.y, task.depth, task.gamma, task.rate, task.solver,

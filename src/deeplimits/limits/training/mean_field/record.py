@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Numbers over time, of one march or averaged over marches; T = steps + 1 times, P inputs, C outputs, M test inputs.
+    """Numbers over time, of one march or averaged over them; T = steps + 1 times, P inputs, C outputs, M test inputs.
 
     Axes of gradients run over pairs (input, output) in that order, Q = P C of them; with one output Q = P.
 
@@ -25,6 +25,7 @@ class Course:
         gradient_responses: D, how gradients at t answer to the noise of the features at s <= t, (layers, T, T, Q, P).
         kernel: the NTK between any two times, shape (T, T, Q, Q).
         test_outputs: f at inputs that are not trained on, shape (T, M, C).
+        coarser_outputs: at infinite depth, `outputs` as smaller depths give them; else the same.
     """
 
     outputs: Array
@@ -34,10 +35,15 @@ class Course:
     gradient_responses: Array
     kernel: Array
     test_outputs: Array
+    coarser_outputs: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.coarser_outputs is None:
+            object.__setattr__(self, "coarser_outputs", self.outputs)
 
     def cut(self, times: int) -> Course:
         """Return the first `times` times only."""
-        outer = {"outputs", "test_outputs"}
+        outer = {"outputs", "test_outputs", "coarser_outputs"}
         cut = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -150,6 +156,11 @@ class MeanField:
     def kernel(self) -> Array:
         """The NTK between any two times, (T, T, Q, Q); `kernel[t, t]` moves the outputs at time t."""
         return self.course.kernel
+
+    @property
+    def depth_error(self) -> float:
+        """How far half the depths move the outputs at infinite depth, about three times what is left; else 0."""
+        return float(np.abs(self.course.outputs - self.course.coarser_outputs).max())
 
     @cached_property
     def alignment(self) -> Array:

@@ -1,4 +1,4 @@
-"""A residual network as a mean-field march reads it: the variances of its layers, the activation, and what is refused."""
+"""A residual network as a mean-field march reads it: variances of its layers, the activation, and what is refused."""
 
 from __future__ import annotations
 
@@ -80,8 +80,6 @@ def refuse(task: Task) -> None:
         raise DescriptionError(WHERE, f"final_activation={net.final_activation!r} is not covered", "leave it out")
     if not isinstance(net.weights, Gaussian):
         raise DescriptionError(WHERE, f"weights={net.weights!r} are not covered", "use Gaussian weights")
-    if as_float(net.readout_std) == 0:
-        raise DescriptionError(WHERE, "readout_std=0 sends nothing back at the start", "give it a small positive number")
     if net.outputs not in (1, task.y.shape[1]):
         why = f"y has {task.y.shape[1]} outputs and the description {net.outputs}"
         raise InputError(WHERE, why, f"give outputs={task.y.shape[1]} in the description")

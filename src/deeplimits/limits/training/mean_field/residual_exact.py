@@ -139,7 +139,7 @@ class Exact:
         return (w @ both @ self.R[-1, now, upto].T).T / self.task.gamma + self.shifts[t]
 
     def _tested(self) -> Array:
-        """Return outputs at the test inputs, (T, M, C): h_* = Y_* g + zeta_* beside the trained inputs' own matrices."""
+        """Return outputs at the test inputs, (T, M, C): h_* = Y_* g + zeta_* beside the trained inputs' matrices."""
         task, net, M = self.task, self.net, len(self.task.X_test)
         first = np.tile(net.first(task.X_test, task.X), (self.T, self.T))
         past = np.kron(np.tri(self.T, k=-1), np.ones((M, self.P * self.C)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from deeplimits.limits.training.mean_field.noise import Growing
 from deeplimits.limits.training.mean_field.record import Array, Course
-from deeplimits.limits.training.mean_field.residual_blocks import Blocks, blocks, spread
+from deeplimits.limits.training.mean_field.residual_blocks import blocks, spread
 from deeplimits.limits.training.mean_field.residual_course import Rows
 from deeplimits.limits.training.mean_field.residual_noise import Shared
 from deeplimits.limits.training.mean_field.task import Diverged, Report, Task, exploded
@@ -18,7 +18,8 @@ class March:
     With per-site noise u^l ~ GP(s_w^2 Phi^l + s_b^2), r^l ~ GP(G^{l+1}) over (time, input), k = s_w^2 Phi + s_b^2,
     e = rate gamma and a = a_l, a site follows
 
-    h^{l+1}(t) = h^l(t) + a [u^l(t) + s_w sum_{s<t} C^l(t, s) g^{l+1}(s)] + e a^2 sum_{s<t} Delta(s) k^l(t, s) g^{l+1}(s)
+    h^{l+1}(t) = h^l(t) + a [u^l(t) + s_w sum_{s<t} C^l(t, s) g^{l+1}(s)]
+                 + e a^2 sum_{s<t} Delta(s) k^l(t, s) g^{l+1}(s)
     g^l(t) = g^{l+1}(t) + phi'(h^l(t)) { a s_w [r^l(t) + sum_{s<=t} D^l(t, s) phi(h^l(s))]
              + e a^2 s_w^2 sum_{s<t} Delta(s) G^{l+1}(t, s) phi(h^l(s)) }
 
@@ -41,13 +42,12 @@ class March:
         n, q = self.T * self.P, self.T * self.P * self.C
         share, M = finest // layers, len(task.X_test)
 
-        def noise(name: str, rows: int, sign: int, block: int = 0, wide: int = 1) -> Shared:
-            places = range(block * wide, (block + 1) * wide)
-            return Shared(S, rows, sign, task.seed, (number, name), places)
+        def noise(name: str, sign: int, block: int = 0, wide: int = 1) -> Shared:
+            return Shared(S, sign, task.seed, (number, name), range(block * wide, (block + 1) * wide))
 
-        self.up = [Growing(n, noise("features", n, 1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
-        self.down = [Growing(q, noise("gradients", q, -1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
-        self.apart = [noise("test", self.T * M, 1, l, share) for l in range(layers)] if M else []
+        self.up = [Growing(n, noise("features", 1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
+        self.down = [Growing(q, noise("gradients", -1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
+        self.apart = [noise("test", 1, l, share) for l in range(layers)] if M else []
         self.phi, self.g = np.empty((layers + 1, n, S)), np.empty((layers + 1, q, S))
         self.rows = Rows(layers, self.T, self.P, self.C, M)
         self.delta, self.shift = np.zeros(q), np.zeros(self.C)
@@ -55,8 +55,8 @@ class March:
         self.first = self.net.first(points, points)
         values, vectors = np.linalg.eigh(self.first)
         root = vectors * np.sqrt(np.maximum(values, 0))
-        self.readin = root @ noise("readin", len(points), 1).take(len(points))
-        self.readout = self.net.readout**0.5 * noise("readout", self.C, -1).take(self.C)
+        self.readin = root @ noise("readin", 1).take(len(points))
+        self.readout = self.net.readout**0.5 * noise("readout", -1).take(self.C)
 
     def run(self, report: Report) -> Course:
         """Return the course.
