@@ -2,58 +2,74 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
-from scipy.linalg import solve_triangular
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats.qmc import Sobol
 
 from deeplimits.limits.training.mean_field.record import Array
 from deeplimits.numerics.seeds import generator
 
+BITS = 30
 DIRECTIONS = 256
-"""Directions of noise that are taken from one scrambled Sobol sequence; later ones are independent."""
+"""Directions of noise that are taken from one Sobol sequence, the last one for inputs aside; later ones are independent."""
 NEGLIGIBLE = 1e-6
 """A direction whose variance, given the earlier ones, is this share of the largest variance is left out."""
 
 
 class Normals:
-    """Rows of standard normals, one number a particle; the first rows are a scrambled Sobol sequence through Phi^-1.
+    """Rows of standard normals, one number a particle: a randomly shifted Sobol sequence, taken through Phi^-1.
 
-    Every march has its own scrambling, so that marches are independent and each of them is unbiased.
+    Each point of the sequence, as `BITS` bits, is combined with the stream's own bits by exclusive or: streams are
+    independent, and a mean over the particles of one of them is unbiased.
 
     Args:
         count: particles.
-        rows: most rows that may be asked for.
         seed: of the stream.
         names: of the stream.
 
-    Source: owen-1998-scrambling.
+    Source: owen-1998-scrambling (random digital shifts).
 
     Example:
-        >>> rows = Normals(64, 2, 0, "example").take(2)
+        >>> rows = Normals(64, 0, "example").take(2)
         >>> rows.shape, bool(abs(rows.mean()) < 0.05)
         ((2, 64), True)
     """
 
-    def __init__(self, count: int, rows: int, seed: int, *names: str | int):
+    def __init__(self, count: int, seed: int, *names: str | int):
         self.count, self.taken = count, 0
+        self.shift = generator(seed, *names, "shift").integers(2**BITS, size=(DIRECTIONS, 1), dtype=np.int32)
         self.stream = generator(seed, *names, "independent")
-        engine = Sobol(min(max(rows, 1), DIRECTIONS), scramble=True, rng=generator(seed, *names, "Sobol"))
-        points = engine.random_base2(max(count - 1, 1).bit_length())[:count]
-        self.points = np.clip(points.T, 2.0**-54, 1 - 2.0**-53)
 
     def take(self, rows: int) -> Array:
         """Return the next rows, shape (rows, count)."""
-        quasi = ndtri(self.points[self.taken : self.taken + rows])
+        chosen = slice(self.taken, min(self.taken + rows, DIRECTIONS - 1))
+        quasi = self._normal(chosen) if chosen.start < chosen.stop else np.empty((0, self.count))
         self.taken += rows
         return np.concatenate([quasi, self.stream.standard_normal((rows - len(quasi), self.count))])
+
+    @property
+    def aside(self) -> Array:
+        """The row kept for inputs of which only each one's own law counts, shape (count,)."""
+        return self._normal(slice(DIRECTIONS - 1, DIRECTIONS))[0]
+
+    def _normal(self, rows: slice) -> Array:
+        return ndtri(((_sobol(self.count)[rows] ^ self.shift[rows]) + 0.5) / 2**BITS)
+
+
+@lru_cache(maxsize=2)
+def _sobol(count: int) -> NDArray[np.int32]:
+    points = Sobol(DIRECTIONS, scramble=False, bits=BITS).random_base2(max(count - 1, 1).bit_length())
+    return (points[:count].T * 2**BITS).astype(np.int32)
 
 
 class Growing:
     """Samples of a Gaussian process whose covariance becomes known block of rows by block of rows.
 
     A row is a combination of independent normals xi. Rows that are the earlier ones' combination, to `NEGLIGIBLE`, bring
-    no new normal; the others are pivots, whose rows make a triangular factor F: pivot values = F xi.
+    no new normal; the others are pivots, whose rows make a triangular factor F, pivot values = F xi, held as its inverse.
 
     Args:
         capacity: most rows.
@@ -62,7 +78,7 @@ class Growing:
 
     def __init__(self, capacity: int, normals: Normals):
         self.normals = normals
-        self.factor, self.xi = np.zeros((capacity, capacity)), np.empty((capacity, normals.count))
+        self.inverse, self.xi = np.zeros((capacity, capacity)), np.empty((capacity, normals.count))
         self.pivots: list[int] = []
         self.largest = 0.0
 
@@ -80,22 +96,22 @@ class Growing:
         fresh, chosen = _pivoted(own - given @ given.T, NEGLIGIBLE * self.largest)
         weights = np.concatenate([given, fresh], axis=1)
         after = known + len(chosen)
-        self.factor[known:after, :after] = weights[chosen]
+        self.inverse[known:after, known:after] = inverse = np.linalg.inv(fresh[chosen])
+        self.inverse[known:after, :known] = -inverse @ given[chosen] @ self.inverse[:known, :known]
         self.xi[known:after] = self.normals.take(len(chosen))
         self.pivots += [first + row for row in chosen]
         return weights @ self.xi[:after]
 
-    def beside(self, rows: Array, own: Array, normals: Array) -> Array:
-        """Return samples of further rows given this process, each with its own noise, shape (m, particles).
+    def beside(self, rows: Array, own: Array) -> Array:
+        """Return samples of further rows given this process, each right alone, shape (m, particles).
 
         Args:
             rows: their covariances with the process's rows, shape (m, n).
             own: their variances, shape (m,).
-            normals: standard normals of their own, shape (m, particles).
         """
         weights = self._given(rows)
         left = np.maximum(own - (weights**2).sum(1), 0.0)
-        return weights @ self.xi[: len(self.pivots)] + np.sqrt(left)[:, None] * normals
+        return weights @ self.xi[: len(self.pivots)] + np.sqrt(left)[:, None] * self.normals.aside
 
     def slopes(self, values: Array, columns: int) -> Array:
         """Return the mean derivatives of functions of the process in its rows, by Gaussian integration by parts.
@@ -110,16 +126,13 @@ class Growing:
         count = len(self.pivots)
         found = np.zeros((len(values), columns))
         moments = values @ self.xi[:count].T / self.normals.count
-        factor = self.factor[:count, :count]
-        found[:, self.pivots] = solve_triangular(factor, moments.T, trans="T", lower=True, check_finite=False).T
+        found[:, self.pivots] = moments @ self.inverse[:count, :count]
         return found
 
     def _given(self, rows: Array) -> Array:
+        """Return what rows are of xi so far: F^-1 applied to their covariances with the pivots, (p, pivots)."""
         count = len(self.pivots)
-        if not count:
-            return np.zeros((len(rows), 0))
-        factor = self.factor[:count, :count]
-        return solve_triangular(factor, rows[:, self.pivots].T, lower=True, check_finite=False).T
+        return rows[:, self.pivots] @ self.inverse[:count, :count].T
 
 
 def _pivoted(covariance: Array, least: float) -> tuple[Array, list[int]]:

@@ -78,11 +78,10 @@ class _March:
 
     def _site(self, number: int, index: int) -> LinearSite | Site:
         layer, last = self.chain.hidden[index], index == len(self.chain.hidden) - 1
-        sizes = self.T, self.P, self.C, self.M
+        sizes = self.T, self.P, self.C
         if self.task.solver == "exact":
-            return LinearSite(layer, *sizes, last)
-        rows = self.T * (self.P + self.Q)
-        normals = Normals(self.task.particles // 2, rows, self.task.seed, "mean field", number, "layer", index)
+            return LinearSite(layer, *sizes, self.M, last)
+        normals = Normals(self.task.particles // 2, self.task.seed, "mean field", number, "layer", index)
         return (JacobianSite if self.task.solver == "jacobian" else Site)(layer, *sizes, normals, last)
 
     def run(self, report: Report) -> Course:

@@ -42,7 +42,6 @@ class Site:
         times: T.
         inputs: P.
         outputs: C of the network; gradients have Q = P C rows a time.
-        tests: M.
         normals: noise of half the particles.
         last: whether the readout comes next.
 
@@ -50,14 +49,13 @@ class Site:
     """
 
     def __init__(
-        self, layer: Hidden, times: int, inputs: int, outputs: int, tests: int, normals: Normals, last: bool
+        self, layer: Hidden, times: int, inputs: int, outputs: int, normals: Normals, last: bool
     ):  # fmt: skip
         self.layer, self.P, self.Q, self.C, self.last = layer, inputs, inputs * outputs, outputs, last
         self.S = 2 * normals.count
         n, q = times * self.P, times * self.Q
         self.u = Growing(n, normals)
         self.r = Growing(outputs if last else q, normals)
-        self.aside = normals.stream.standard_normal((tests, normals.count))
         self.phi, self.g = np.empty((n, self.S)), np.empty((q, self.S))
         self.Phi, self.G = np.zeros((n, n)), np.zeros((q, q))
         self.feature_answer, self.gradient_answer = np.zeros((n, q)), np.zeros((q, n))
@@ -82,7 +80,10 @@ class Site:
 
     def _test(self, t: int, entry: Entry, push: Array) -> tuple[Array, Array, Array]:
         a, b, q = t * self.P, (t + 1) * self.P, t * self.Q
-        u = self.u.beside(entry.test_rows, entry.test_own, self.aside)
+        if not len(entry.test_own):
+            self.test_phi = np.empty((0, self.S))
+            return np.empty((0, b)), np.empty(0), np.empty((0, q))
+        u = self.u.beside(entry.test_rows, entry.test_own)
         kick = entry.test_answer + np.repeat(entry.test_rows[:, :a], self.C, axis=1) * push
         phi = self.test_phi = self.layer.value(np.concatenate([u, u], axis=1) + kick @ self.g[:q])
         answer = np.zeros((len(phi), q)) if self.last else self.r.slopes(_odd(phi), q)
