@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from deeplimits.limits.training.mean_field.noise import Growing
@@ -40,16 +42,15 @@ class March:
         self.P, self.C, self.T, S = *task.y.shape, task.steps + 1, task.particles
         self.step = task.rate * task.gamma
         n, q = self.T * self.P, self.T * self.P * self.C
-        share, M = finest // layers, len(task.X_test)
+        share = finest // layers
 
-        def noise(name: str, sign: int, block: int = 0, wide: int = 1) -> Shared:
+        def noise(name: str, sign: int, block: int = 0, wide: int = 1) -> Any:
             return Shared(S, sign, task.seed, (number, name), range(block * wide, (block + 1) * wide))
 
-        self.up = [Growing(n, noise("features", 1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
-        self.down = [Growing(q, noise("gradients", -1, l, share)) for l in range(layers)]  # type: ignore[arg-type]
-        self.apart = [noise("test", 1, l, share) for l in range(layers)] if M else []
+        self.up = [Growing(n, noise("features", 1, l, share)) for l in range(layers)]
+        self.down = [Growing(q, noise("gradients", -1, l, share)) for l in range(layers)]
         self.phi, self.g = np.empty((layers + 1, n, S)), np.empty((layers + 1, q, S))
-        self.rows = Rows(layers, self.T, self.P, self.C, M)
+        self.rows = Rows(layers, self.T, self.P, self.C, len(task.X_test))
         self.delta, self.shift = np.zeros(q), np.zeros(self.C)
         points = np.concatenate([task.X, task.X_test])
         self.first = self.net.first(points, points)
@@ -114,7 +115,7 @@ class March:
         if not len(test):
             return trained
         own = self.net.noise((test**2).mean(1))
-        return np.concatenate([trained, self.up[l].beside(row[self.P :], own, self.apart[l].take(len(test)))])
+        return np.concatenate([trained, self.up[l].beside(row[self.P :], own)])
 
     def _readout(self, t: int) -> Array:
         """Return s_o w at time t, (outputs, particles)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from deeplimits.limits.training.mean_field.record import Array
@@ -27,9 +29,17 @@ class Shared:
     def __init__(self, particles: int, sign: int, seed: int, names: tuple[str | int, ...], places: range):
         self.count, self.sign = particles, sign
         self.streams = [generator(seed, "mean field", *names, place) for place in places]
+        self.apart = generator(seed, "mean field", *names, "aside", places.start, places.stop)
 
     def take(self, rows: int) -> Array:
         """Return the next rows, shape (rows, particles)."""
-        half = self.count // 2
-        drawn = sum(stream.standard_normal((rows, half)) for stream in self.streams) / len(self.streams) ** 0.5
+        shape = rows, self.count // 2
+        return self._paired(sum(stream.standard_normal(shape) for stream in self.streams) / len(self.streams) ** 0.5)
+
+    @cached_property
+    def aside(self) -> Array:
+        """The row of inputs that are not trained on, of which only each one's own law counts, shape (particles,)."""
+        return self._paired(self.apart.standard_normal((1, self.count // 2)))[0]
+
+    def _paired(self, drawn: Array) -> Array:
         return np.concatenate([drawn, self.sign * drawn], axis=1)
