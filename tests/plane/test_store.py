@@ -7,7 +7,7 @@ import pytest
 
 import deeplimits as dl
 from deeplimits.errors import DeepLimitsError
-from deeplimits.plane.fingerprint import fingerprint
+from deeplimits.numerics.fingerprint import fingerprint
 from deeplimits.plane.record import Estimate, Place
 from deeplimits.plane.store import Store
 
@@ -52,7 +52,7 @@ def test_a_function_that_calls_itself_has_a_digest():
 
 
 def test_digests_are_the_same_in_another_process():
-    line = "import deeplimits as dl; from deeplimits.plane.fingerprint import fingerprint as f; "
+    line = "import deeplimits as dl; from deeplimits.numerics.fingerprint import fingerprint as f; "
     line += "print(f(dl.ResNet('tanh'), (1, 'a')))"
     runs = {
         subprocess.run(

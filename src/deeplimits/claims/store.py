@@ -13,7 +13,7 @@ from typing import Any
 
 from deeplimits.claims.claim import FORMAT, Timed
 from deeplimits.errors import InputError
-from deeplimits.plane.fingerprint import fingerprint
+from deeplimits.numerics.fingerprint import fingerprint
 from deeplimits.plane.record import decode, encode
 from deeplimits.plane.store import write_whole
 

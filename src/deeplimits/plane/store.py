@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplimits.errors import InputError
-from deeplimits.plane.fingerprint import fingerprint
+from deeplimits.numerics.fingerprint import fingerprint
 from deeplimits.plane.record import FORMAT, Place, decode, encode
 
 
