@@ -10,6 +10,7 @@ ESTIMATORS = [
     learn.NNGPRegressor(depth=3),
     learn.NTKRegressor(depth=3),
     learn.NTKRegressor(depth=3, posterior="gp", normalize_y=True),
+    learn.GradientFlowRegressor(depth=3),
     learn.NNGPClassifier(depth=3),
     learn.NTKClassifier(depth=3),
 ]

@@ -111,25 +111,22 @@ def _refuse(where: str, spoilt: np.ndarray, diagonal: np.ndarray, noise: float, 
     )
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """A Gaussian law over functions, given N rows.
+class Law:
+    """A Gaussian law over functions, given N rows, of which subclasses say what the rows change.
 
     Attributes:
         prior: the network.
-        kind: the kernel that is inverted, "nngp" or "ntk".
+        kind: the kernel that carries the rows to new ones, "nngp" or "ntk".
         rows: the N inputs.
-        factor: of that kernel on the rows.
-        weights: (K + noise I)^-1 y, shape (N,) or (N, outputs).
-        start: NNGP kernel of the rows, for the law of trained networks; None for a Gaussian process.
+        weights: of the mean, kernel(X, rows) @ weights, shape (N,) or (N, outputs).
+        start: NNGP kernel of the rows, for the law of trained networks with another kernel; else None.
     """
 
     prior: Prior
     kind: str
     rows: Rows
-    factor: Factor
     weights: np.ndarray
-    start: np.ndarray | None = None
+    start: np.ndarray | None
 
     def mean(self, X: Rows) -> np.ndarray:
         """Return the mean at M rows, shape (M,) or (M, outputs), block by block."""
@@ -160,6 +157,30 @@ class Posterior:
 
     def _reduced(self, X: Rows, full: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean, and what the data add to the covariance `full`, or to its diagonal where that is None."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Posterior(Law):
+    """A Gaussian law over functions, given N rows.
+
+    Attributes:
+        prior: the network.
+        kind: the kernel that is inverted, "nngp" or "ntk".
+        rows: the N inputs.
+        factor: of that kernel on the rows.
+        weights: (K + noise I)^-1 y, shape (N,) or (N, outputs).
+        start: NNGP kernel of the rows, for the law of trained networks; None for a Gaussian process.
+    """
+
+    prior: Prior
+    kind: str
+    rows: Rows
+    factor: Factor
+    weights: np.ndarray
+    start: np.ndarray | None = None
+
+    def _reduced(self, X: Rows, full: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         if self.start is None:
             cross = self.prior.cross(X, self.rows, self.kind)
             mean, half = cross @ self.weights, self.factor.half(cross.T)

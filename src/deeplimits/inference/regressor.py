@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf, sqrt
+from math import inf
 from typing import Any
 
 import numpy as np
-from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.errors import DescriptionError, InputError
+from deeplimits.errors import DescriptionError
 from deeplimits.inference import evidence
-from deeplimits.inference.estimator import NetworkEstimator, check_fit, check_noise, normal
+from deeplimits.inference.estimator import check_fit, check_noise
+from deeplimits.inference.function_regressor import FunctionRegressor
 from deeplimits.inference.gaussian_process import Posterior, factorise
 from deeplimits.inference.prior import Prior, Rows
 
@@ -22,11 +22,10 @@ LAWS = ("ensemble", "gp")
 MAXIMISING = 4  # matrices held while the evidence is maximised
 
 
-class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
-    """What the regressors have in common."""
+class NetworkRegressor(FunctionRegressor):
+    """What the regressors with a noise have in common."""
 
     noise: Any
-    normalize_y: bool
     _kind: str
 
     def fit(self, X: Any, y: Any) -> NetworkRegressor:
@@ -60,52 +59,6 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self._targets = targets
         return self
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Return the mean at new rows, and on request the standard deviation or the covariance there.
-
-        Args:
-            X: shape (M, d).
-            return_std: whether to return the standard deviations as well, shape of the mean.
-            return_cov: whether to return the covariance as well, shape (M, M) or (M, M, outputs).
-
-        Returns:
-            The mean, shape (M,) or (M, outputs); or a pair. The spread is that of the function, without the noise.
-
-        Raises:
-            InputError: both spreads asked for, or rows that cannot be used.
-        """
-        check_is_fitted(self)
-        if return_std and return_cov:
-            why = "return_std and return_cov at once"
-            raise InputError(f"{type(self).__name__}.predict", why, "the square root of the diagonal is the std")
-        rows = self._inputs.rows(self, X)
-        if return_cov:
-            mean, covariance = self.posterior_.mean_and_covariance(rows)
-            covariance *= self.y_scale_**2
-            return self._back(mean), covariance if mean.ndim == 1 else self._each(covariance, mean)
-        if return_std:
-            mean, variance = self.posterior_.mean_and_variance(rows)
-            spread = self.y_scale_ * np.sqrt(variance)
-            return self._back(mean), spread if mean.ndim == 1 else self._each(spread, mean)
-        return self._back(self.posterior_.mean(rows))
-
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Draw functions from the posterior and return their values at new rows.
-
-        Args:
-            X: shape (M, d).
-            n_samples: number of functions.
-            random_state: seed.
-
-        Returns:
-            shape (M, n_samples) or (M, outputs, n_samples).
-        """
-        mean, covariance = self.predict(X, return_cov=True)
-        if mean.ndim == 1:
-            return mean[:, None] + normal(covariance, n_samples, random_state)
-        drawn = normal(covariance[..., 0], mean.shape[1] * n_samples, random_state)
-        return mean[..., None] + drawn.reshape(len(mean), mean.shape[1], n_samples)
-
     def log_marginal_likelihood(self, hyper: Mapping[str, float] | None = None, eval_gradient: bool = False) -> Any:
         """Return log p(y) of the training targets, summed over outputs, and on request its gradient.
 
@@ -130,12 +83,6 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _law(self) -> str:
         return "gp"
-
-    def _scale(self, y: np.ndarray) -> tuple[Any, float]:
-        if not self.normalize_y:
-            return np.zeros(y.shape[1:]), 1.0
-        spread = sqrt(float(np.mean(np.var(y, axis=0))))
-        return y.mean(axis=0), spread if spread > 10 * np.finfo(float).eps * float(np.abs(y).max()) else 1.0
 
     def _objective(self, prior: Prior, rows: Rows, targets: np.ndarray) -> Any:
         unit = self.y_scale_**2
@@ -163,12 +110,6 @@ class NetworkRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             matrix = prior.matrix(rows, self._kind)
         factor = factorise(where, matrix, self.noise_ / unit, rows, unit)
         self.posterior_ = Posterior(prior, self._kind, rows, factor, factor.solve(targets), start)
-
-    def _back(self, mean: np.ndarray) -> np.ndarray:
-        return mean * self.y_scale_ + self.y_mean_
-
-    def _each(self, spread: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        return np.repeat(spread[..., None], mean.shape[1], axis=-1)
 
 
 class NNGPRegressor(NetworkRegressor):

@@ -148,7 +148,7 @@ def _prepare(
     if points is not None and points.shape[1] != rows.shape[1]:
         why = f"X_test has {points.shape[1]} features and X has {rows.shape[1]}"
         raise InputError(WHERE, why, "give both the same columns")
-    times = dynamics.times(WHERE, time)
+    times = dynamics.times(time)
     full = covariance == FULL
     count, places, columns = len(rows), len(rows if points is None else points), targets[0].size
     needed = 8 * (MATRICES * count**2 + times.size * places * (columns + 1 + places * full))
@@ -163,7 +163,7 @@ def _law(task: _Task) -> Ensemble:
     start = None if task.readout else nngp
     lasts = not task.dynamics.ridge and bool((task.time == inf).any())
     modes = decomposed(WHERE, moving, task.X, lasts)
-    refuse_unstable(WHERE, task.dynamics, float(modes.values[-1]))
+    refuse_unstable(task.dynamics, float(modes.values[-1]))
     return Ensemble(modes, start, task.y, task.dynamics)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any
@@ -30,6 +30,7 @@ class Dynamics:
         rate: of gd and momentum, on the loss (1/2) sum (f - y)^2.
         momentum: of the heavy ball, v <- momentum v - rate gradient, weights <- weights + v; in [0, 1).
         ridge: of (ridge/2) |weights - weights at the start|^2, added to the loss.
+        where: named in errors.
 
     Raises:
         DescriptionError: an unknown rule, or a number that the rule does not use or lacks.
@@ -46,9 +47,10 @@ class Dynamics:
     rate: float | None = None
     momentum: float | None = None
     ridge: float = 0.0
+    where: str = field(default="gradient_flow", repr=False)
 
     def __post_init__(self) -> None:
-        where = "gradient_flow"
+        where = self.where
         if self.rule not in RULES:
             raise DescriptionError(where, f"rule={self.rule!r} is not a rule", nearest(str(self.rule), RULES))
         for name, wanted in (("rate", self.rule != FLOW), ("momentum", self.rule == MOMENTUM)):
@@ -66,7 +68,7 @@ class Dynamics:
             check_momentum(where, self.momentum)
         check_number(where, "ridge", self.ridge, least=0.0)
 
-    def times(self, where: str, time: Any) -> Array:
+    def times(self, time: Any) -> Array:
         """Return times as float64, of the shape of `time`.
 
         Raises:
@@ -75,12 +77,12 @@ class Dynamics:
         several = isinstance(time, list | tuple | np.ndarray) and np.ndim(time) == 1
         values = list(time) if several else [time]
         if not values:
-            raise InputError(where, "time is empty", "give at least one time")
+            raise InputError(self.where, "time is empty", "give at least one time")
         for value in values:
             if self.rule == FLOW:
-                check_number(where, "time", value, least=0.0, infinite=True)
+                check_number(self.where, "time", value, least=0.0, infinite=True)
             else:
-                whole(where, "time", value, minimum=0, infinite=True)
+                whole(self.where, "time", value, minimum=0, infinite=True)
         found = np.array(values, dtype=np.float64)
         return found if several else found[0, ...]
 

@@ -88,14 +88,14 @@ class Ensemble:
         gain = self.dynamics.gain(self.modes.values, time)
         doubt = self.modes.noise * gain[0]
         if not doubt < 1:
-            refuse_singular("gradient_flow", self.modes.values, self.modes.vectors[:, 0], time)
+            refuse_singular(self.dynamics.where, self.modes.values, self.modes.vectors[:, 0], time)
         if doubt > DOUBT:
             low, top = self.modes.values[[0, -1]]
             text = (
-                f"eigenvalues fall to {low:.2g} of {top:.3g}: at time {time:g} the slowest mode is good to {doubt:.0e}"
+                f"{self.dynamics.where}: eigenvalues fall to {low:.2g} of {top:.3g}: at time {time:g} the slowest mode "
             )
-            fix = "nearly equal rows; stop earlier, or give a ridge"
-            warnings.warn(f"gradient_flow: {text} of itself ({fix})", AccuracyWarning, stacklevel=3)
+            text += f"is good to {doubt:.0e} of itself; stop earlier, drop nearly equal rows, or give a ridge"
+            warnings.warn(text, AccuracyWarning, stacklevel=3)
         return gain
 
     def weights(self, time: float) -> Array:

@@ -129,11 +129,10 @@ def spectrum(where: str, net: Any, X: Any, depth: Any, train: Any, lowest: bool)
     return np.asarray(found, dtype=np.float64).tolist()
 
 
-def refuse_unstable(where: str, dynamics: Dynamics, top: float) -> None:
+def refuse_unstable(dynamics: Dynamics, top: float) -> None:
     """Refuse a rate at which training diverges.
 
     Args:
-        where: named in the error.
         dynamics: the rule.
         top: the largest eigenvalue.
 
@@ -145,4 +144,4 @@ def refuse_unstable(where: str, dynamics: Dynamics, top: float) -> None:
     momentum = "" if dynamics.momentum is None else f" with momentum={dynamics.momentum:g}"
     why = f"rate={dynamics.rate:g}{momentum} diverges: the largest eigenvalue of the kernel is {top:.6g}"
     fix = f"give a rate below {most:.6g}, the largest stable one of the loss (1/2) sum (f - y)^2"
-    raise InputError(where, why, fix)
+    raise InputError(dynamics.where, why, fix)

@@ -78,7 +78,7 @@ class GradientFlow:
 
     def losses_at(self, time: Any) -> Array:
         """Return the loss of the mean, and what the spread of networks adds to it, shape (2, ...)."""
-        times = self.law.dynamics.times("GradientFlow.loss_at", time)
+        times = self.law.dynamics.times(time)
         found = np.array([self.law.loss(float(t)) for t in times.ravel()]).T
         return found.reshape(2, *times.shape)
 
