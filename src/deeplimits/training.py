@@ -8,6 +8,7 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {
+    "one_hidden": "limits.training.one_hidden.ask",
     "DeepLinear": "limits.training.linear.record",
     "EndToEnd": "limits.training.linear.end_to_end",
     "balanced": "limits.training.linear.balanced",

@@ -1,0 +1,1 @@
+"""One hidden layer under muP at infinite width: exact algorithms for linear networks, particles, and the pi-limit."""
