@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from math import inf
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from deeplimits.architecture.zoo import ResNet
 from deeplimits.errors import AccuracyWarning, InputError, NoLimit
 from deeplimits.limits.kernel.ask import kernel
 from deeplimits.limits.training.mean_field.record import Array, Course, MeanField, averaged
+from deeplimits.limits.training.mean_field.store import Store
 from deeplimits.limits.training.mean_field.task import MARCHES, WHERE, Diverged, Report, Task, prepare
 from deeplimits.numerics.arrays import check_memory
 from deeplimits.progress import Bar
@@ -58,13 +60,14 @@ def mean_field(
     seed: int = 0,
     solver: str | None = None,
     X_test: Any = None,
+    store: str | PathLike[str] | None = None,
 ) -> MeanField:
     """Return training by gradient descent at infinite width with features that move, exact in discrete time.
 
-    In the NTK parametrization of the description, with a network of width n whose output y(x) is divided by gamma
-    sqrt(n) and whose weights move by rate gamma^2 n times the gradient (mean-field, or muP): f = y / (gamma sqrt(n)) and
-    L = sum (f - y)^2 / 2. As n grows f, every kernel of features and gradients, and their responses become
-    deterministic, and each neuron moves alone in their field.
+    The output of a network of width n in the NTK parametrization is divided by gamma sqrt(n), and every parameter
+    moves by rate gamma^2 n times the gradient of L = sum (f - y)^2 / 2 (mean-field scaling, or muP). As n grows f, the
+    kernels of features and of gradients at any two times, and their responses become deterministic, and every neuron
+    moves alone in their field.
 
     Args:
         net: the description.
@@ -73,16 +76,17 @@ def mean_field(
         rule: "mup".
         depth: what DEPTH stands for.
         gamma: strength of feature learning; as gamma goes to 0 training is lazy, dl.gradient_flow's.
-        steps: of gradient descent on all inputs.
-        rate: learning rate, in the units of dl.gradient_flow: stable at first below 2 / (largest eigenvalue of the NTK).
+        steps: of gradient descent on all inputs; a longer run begins as a shorter one does.
+        rate: learning rate, in the units of dl.gradient_flow; at most 2 / (largest eigenvalue of the NTK).
         samples: particles a layer, by default 8000, in 8 independent marches; the standard errors come from these.
         seed: of all particles.
         solver: "stein" (responses by Gaussian integration by parts), "jacobian" (by derivatives along each path: slow,
             an oracle), or "exact" (no sampling; linear networks). None takes the exact one where there is one.
         X_test: inputs to predict at, which are not trained on, shape (M, d).
+        store: a folder in which finished marches are kept; the same question, asked again, goes on from there.
 
-    Memory: for perceptrons 8 (3 samples / 8 + 10 P steps) P steps layers bytes, about; refused before any work where it
-    does not fit.
+    Memory: for perceptrons with one output about 8 layers P steps (samples / 3 + 50 P steps) bytes; where it does not
+    fit, the question is refused before any work.
 
     Valid when: Gaussian weights, all of them trained, full batches; width to infinity first, at any fixed steps.
 
@@ -93,13 +97,14 @@ def mean_field(
         NoRule: a network without a march.
         MemoryNeeded: P * steps is too large.
 
-    Source: bordelon-2023-depthwise-transfer; discrete time, the march and its responses are derived here.
+    Source: bordelon-pehlevan-2022; bordelon-2023-depthwise-transfer (residual networks). The march in discrete time,
+        its responses by Gaussian integration by parts, biases, several outputs and test inputs are derived here.
 
     Example:
         >>> from deeplimits.architecture.zoo import Mlp
-        >>> found = mean_field(Mlp("identity"), np.eye(2), [1.0, -1.0], depth=2, gamma=1.0, steps=20, rate=0.3)
+        >>> found = mean_field(Mlp("identity"), np.eye(2), [1.0, -1.0], depth=2, gamma=1.0, steps=40, rate=0.2)
         >>> found.solver, found.outputs[-1].round(4)
-        ('exact', array([ 0.9..., -0.9...]))
+        ('exact', array([ 1., -1.]))
     """
     task, several = prepare(net, X, y, rule, depth, gamma, steps, rate, samples, seed, X_test)
     family = _family(net)
@@ -107,21 +112,28 @@ def mean_field(
     needed = family.needed(task)
     check_memory(WHERE, needed, f"a march of {len(task.X)} inputs over {task.steps} steps", SMALLER)
     _stable(task)
-    courses: list[Course] = []
-    with Bar(task.marches * (task.steps + 1), description=f"mean field, {needed / 2**20:,.0f} MiB") as bar:
-        for number in range(task.marches):
-
-            def report(time: int, before: int = number * (task.steps + 1)) -> None:
-                bar.reach(before + time + 1)
-
-            try:
-                courses.append(family.march(task, number, report))
-            except Diverged as error:
-                raise _diverged(task, error, several, needed) from None
+    try:
+        courses = _marches(family, task, Store(store, task), f"mean field, {needed / 2**20:,.0f} MiB")
+    except Diverged as error:
+        raise _diverged(task, error, several, needed) from None
     record = _record(task, courses, several, needed)
     if record.depth_error > CLOSE * max(float(np.abs(task.y).max()), np.finfo(np.float64).tiny):
         warnings.warn(f"{WHERE}: {record.text}, more than {CLOSE:g} of the targets", AccuracyWarning, stacklevel=2)
     return record
+
+
+def _marches(family: Family, task: Task, store: Store, name: str) -> list[Course]:
+    """Return all marches, those of the store as they stand there."""
+    courses, times = [], task.steps + 1
+    with Bar(task.marches * times, description=name) as bar:
+        for number in range(task.marches):
+            course = store.get(number)
+            if course is None:
+                course = family.march(task, number, lambda t, before=number * times: bar.reach(before + t + 1))
+                store.put(number, course)
+            bar.reach((number + 1) * times)
+            courses.append(course)
+    return courses
 
 
 def _family(net: Layer) -> Family:

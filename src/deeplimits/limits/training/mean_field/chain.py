@@ -77,18 +77,7 @@ def read(net: Layer, depth: float) -> Chain:
         raise NoLimit(WHERE, "a perceptron of infinite depth has no limit in which it trains", fix)
     expanded = expand(net, int(depth))
     layers = expanded.layers if isinstance(expanded, Serial) else (expanded,)
-    for layer in layers:
-        if not isinstance(layer, Dense | Activation):
-            raise _unread(type(layer).__name__, "it is neither a Dense layer nor an activation")
-        if isinstance(layer, Dense) and not isinstance(layer.weights, Gaussian):
-            raise _unread(type(layer.weights).__name__, "trained weights must start Gaussian")
-    denses, activations = layers[::2], layers[1::2]
-    kinds = all(isinstance(d, Dense) for d in denses) and all(isinstance(a, Activation) for a in activations)
-    if not kinds or len(layers) < 3 or len(layers) % 2 == 0:
-        raise _unread("network", "it is not Dense >> activation, repeated, and a Dense readout")
-    for place, dense in enumerate(denses[:-1]):
-        if dense.features != WIDTH:
-            raise _unread("Dense", f"hidden layer {place + 1} has features={dense.features!r}, not WIDTH")
+    denses, activations = _alternating(layers)
     hidden = tuple(
         Hidden(as_float(d.weight_std) ** 2, as_float(d.bias_std) ** 2, _function(a), i == 0)
         for i, (d, a) in enumerate(zip(denses[:-1], activations, strict=True))
@@ -97,6 +86,26 @@ def read(net: Layer, depth: float) -> Chain:
     if not isinstance(last.features, int):
         raise _unread("Dense", f"the readout has features={last.features!r}, not a number of outputs")
     return Chain(hidden, as_float(last.weight_std) ** 2, as_float(last.bias_std) ** 2, last.features)
+
+
+def _alternating(layers: tuple[Layer, ...]) -> tuple[list[Dense], list[Activation]]:
+    denses, activations = [], []
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, Dense | Activation):
+            raise _unread(type(layer).__name__, "it is neither a Dense layer nor an activation")
+        if isinstance(layer, Dense) != (place % 2 == 0):
+            raise _unread(type(layer).__name__, "dense layers and activations do not alternate")
+        if isinstance(layer, Activation):
+            activations.append(layer)
+            continue
+        if not isinstance(layer.weights, Gaussian):
+            raise _unread(type(layer.weights).__name__, "weights that are trained must start independent and Gaussian")
+        if place < len(layers) - 1 and layer.features != WIDTH:
+            raise _unread("Dense", f"hidden layer {place // 2 + 1} has features={layer.features!r}, not WIDTH")
+        denses.append(layer)
+    if not activations or len(denses) == len(activations):
+        raise _unread("network", "it has no hidden layer, or no Dense readout at its end")
+    return denses, activations
 
 
 def _function(layer: Activation) -> Any:

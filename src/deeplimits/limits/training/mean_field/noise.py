@@ -14,7 +14,7 @@ from deeplimits.numerics.seeds import generator
 
 BITS = 30
 DIRECTIONS = 256
-"""Directions of noise that are taken from one Sobol sequence, the last one for inputs aside; later ones are independent."""
+"""Directions of noise taken from one Sobol sequence, the last for inputs aside; further ones are independent."""
 NEGLIGIBLE = 1e-6
 """A direction whose variance, given the earlier ones, is this share of the largest variance is left out."""
 
@@ -68,8 +68,8 @@ def _sobol(count: int) -> NDArray[np.int32]:
 class Growing:
     """Samples of a Gaussian process whose covariance becomes known block of rows by block of rows.
 
-    A row is a combination of independent normals xi. Rows that are the earlier ones' combination, to `NEGLIGIBLE`, bring
-    no new normal; the others are pivots, whose rows make a triangular factor F, pivot values = F xi, held as its inverse.
+    A row is a combination of independent normals xi. Rows that are the earlier ones' combination, to `NEGLIGIBLE`,
+    bring no new normal; the others are pivots, with values F xi, F triangular; its inverse is what is held.
 
     Args:
         capacity: most rows.
@@ -136,7 +136,7 @@ class Growing:
 
 
 def _pivoted(covariance: Array, least: float) -> tuple[Array, list[int]]:
-    """Return a pivoted Cholesky factor, shape (p, k), and its k pivots; what is left has variances of at most `least`."""
+    """Return a pivoted Cholesky factor, shape (p, k), and its k pivots; variances left over are at most `least`."""
     left = covariance.copy()
     columns, chosen = [], []
     for _ in range(len(left)):

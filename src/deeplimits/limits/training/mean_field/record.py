@@ -35,7 +35,7 @@ class Course:
     gradient_responses: Array
     kernel: Array
     test_outputs: Array
-    coarser_outputs: Array | None = None
+    coarser_outputs: Array = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.coarser_outputs is None:
@@ -57,10 +57,7 @@ class Course:
 
 
 def averaged(courses: list[Course]) -> tuple[Course, Course]:
-    """Return the mean of independent marches, and its standard error s / sqrt(marches); zero where there is one march.
-
-    Only sums are kept, so that memory does not grow with the number of marches.
-    """
+    """Return the mean of independent marches, and its standard error s / sqrt(marches): zero where there is one."""
     names = [field.name for field in fields(Course)]
     mean, error = {}, {}
     for name in names:
@@ -170,6 +167,12 @@ class MeanField:
         size = np.sqrt(np.einsum("tij,tij->t", now, now)) * (y @ y)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.einsum("tij,i,j->t", now, y, y) / size
+
+    @cached_property
+    def sharpness(self) -> Array:
+        """Largest eigenvalue of kernel[t, t], (T,); errors change sign and grow where rate times it is above 2."""
+        now = np.einsum("ttij->tij", self.kernel)
+        return np.linalg.eigvalsh(now)[:, -1]
 
     def _squeezed(self, values: Array) -> Array:
         return values if self.several else values[..., 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from numbers import Real
 from typing import Any
 
@@ -124,9 +124,8 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _gamma(gamma: Any) -> float:
-    if isinstance(gamma, Real) and not isinstance(gamma, bool) and isfinite(float(gamma)):
-        if 0 <= float(gamma) < SMALLEST_GAMMA:
-            why = f"gamma={gamma!r}: no feature moves, " + ("and f = .../gamma is 0/0" if gamma == 0 else "to rounding")
-            fix = "ask for the lazy limit, dl.gradient_flow(net, X, y, X_test, depth=..., rule='gd')"
-            raise InputError(WHERE, why, fix)
+    if isinstance(gamma, Real) and not isinstance(gamma, bool) and 0 <= float(gamma) < SMALLEST_GAMMA:
+        why = f"gamma={gamma!r}: no feature moves{'' if gamma == 0 else ' that rounding does not hide'}"
+        fix = "ask for the lazy limit, dl.gradient_flow(net, X, y, X_test, depth=..., rule='gd')"
+        raise InputError(WHERE, why, fix)
     return _positive("gamma", gamma)
