@@ -74,6 +74,7 @@ class Dynamics:
         Raises:
             InputError: not a number or a list of numbers, negative, or no whole number of steps.
         """
+        time = time.item() if isinstance(time, np.ndarray) and time.ndim == 0 else time
         several = isinstance(time, list | tuple | np.ndarray) and np.ndim(time) == 1
         values = list(time) if several else [time]
         if not values:

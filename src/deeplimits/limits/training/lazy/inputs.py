@@ -11,10 +11,11 @@ from deeplimits.architecture.compose import written_out
 from deeplimits.architecture.controlled import ControlledResNet
 from deeplimits.architecture.dense import Dense
 from deeplimits.architecture.layer import Layer
-from deeplimits.errors import DescriptionError, InputError
+from deeplimits.errors import DescriptionError, InputError, PrecisionError
 from deeplimits.numerics.arrays import check, is_tensor
 
 Array = NDArray[np.float64]
+LARGEST = 1e150
 
 
 def rows_of(where: str, name: str, X: Any) -> Array:
@@ -34,6 +35,7 @@ def targets_of(where: str, y: Any, rows: int) -> Array:
 
     Raises:
         InputError: not numbers, not finite, or of another number of rows.
+        PrecisionError: numbers whose squares overflow.
     """
     shapes = f"give one number a row, shape ({rows},), or one row of numbers a row, shape ({rows}, outputs)"
     if y is None:
@@ -57,6 +59,9 @@ def targets_of(where: str, y: Any, rows: int) -> Array:
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         at = f"row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
         raise InputError(where, f"y has {values[place]} at {at}", "drop that row")
+    if np.abs(values).max() > LARGEST:
+        why = f"y reaches {np.abs(values).max():.3g}, and its squares leave the range of float64"
+        raise PrecisionError(where, why, "divide the targets by their size: the mean is linear in them")
     return values
 
 
