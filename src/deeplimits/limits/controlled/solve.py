@@ -14,6 +14,9 @@ import torch
 
 from deeplimits.errors import AccuracyWarning
 from deeplimits.limits.controlled import general, kink, lanes, linear, speed
+from deeplimits.limits.controlled.mehler import Mehler
+from deeplimits.limits.controlled.table import Table
+from deeplimits.numerics.gaussian.expansion import Expansion
 from deeplimits.numerics.gaussian.family import Family
 from deeplimits.numerics.gaussian.linear import Linear
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
@@ -23,6 +26,8 @@ ACCURACY, SHARPEST = 1e-3, 1e-7
 TOLD = 10.0  # times what was wanted is worth a warning
 TRIED, FINEST, POINTS = (2, kink.LANES), 6, 512
 TINY = 1e-300
+LEFT_OUT = {kink.EULER: 1e-16, kink.SECOND: 1e-11}
+"""Share of an activation's Hermite series that a scheme may leave out."""
 Paths = Sequence[np.ndarray]
 Scheme = tuple[float, float, float]
 
@@ -91,7 +96,7 @@ def diagonal(law: Law, x: Paths, depth: float, error: float = inf) -> np.ndarray
 
 
 def _by_speed(law: Law, x: Paths, y: Paths, depth: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    equation = general.Equation(law.family, law.weight, law.bias, law.start, kink.EULER)
+    equation = _equation(law, kink.EULER)
     if depth == inf:
         return speed.limit(x, y, equation, law.clock)
     return speed.network(x, y, equation, int(depth), law.clock)
@@ -174,8 +179,18 @@ def _roots(steps: Paths, equation: kink.Equation) -> list[np.ndarray]:
     return found
 
 
+def _equation(law: Law, scheme: Scheme) -> general.Equation:
+    numbers = (law.family, law.weight, law.bias, law.start, scheme)
+    if isinstance(law.family, Expansion):
+        return Mehler(*numbers, Table(law.family, LEFT_OUT[scheme]))
+    return general.Equation(*numbers)
+
+
 def _general(law: Law, dx: Paths, dy: Paths | None, scheme: Scheme) -> tuple[np.ndarray, ...]:
-    equation = general.Equation(law.family, law.weight, law.bias, law.start, scheme)
+    equation = _equation(law, scheme)
+    known = equation.grid(dx, dy) if isinstance(equation, Mehler) else None
+    if known is not None:
+        return known
     x = _padded(dx)
     own_x = general.own(x, equation)
     y, own_y = (x, own_x) if dy is None else (_padded(dy), None)
@@ -196,8 +211,10 @@ def _variances(law: Law, dx: Paths, scheme: Scheme) -> np.ndarray:
     equation = _kinked(law, scheme)
     if equation is not None:
         return np.array([roots[-1, 0] ** 2 for roots in _roots(dx, equation)])
-    general_equation = general.Equation(law.family, law.weight, law.bias, law.start, scheme)
-    return general.own(_padded(dx), general_equation)[:, -1].numpy()
+    other = _equation(law, scheme)
+    known = [other.own(path) for path in dx] if isinstance(other, Mehler) else [None]
+    ends = [q[-1] for q in known if q is not None]
+    return np.array(ends) if len(ends) == len(dx) else general.own(_padded(dx), other)[:, -1].numpy()
 
 
 def _extrapolated(solved: Callable[[int], np.ndarray], levels: int) -> np.ndarray:
