@@ -8,10 +8,18 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {
+    "MeanODE": "limits.training.branches.record",
+    "MeanResNet": "architecture.branches",
+    "mean_ode": "limits.training.branches.ask",
+    "train_branches": "finite.branches",
     "one_hidden": "limits.training.one_hidden.ask",
     "DeepLinear": "limits.training.linear.record",
+    "BestRates": "limits.training.linear.best_rate_record",
     "EndToEnd": "limits.training.linear.end_to_end",
     "balanced": "limits.training.linear.balanced",
+    "best_rate": "limits.training.linear.best_rate",
+    "best_rate_law": "limits.training.linear.best_rate",
+    "best_rates": "limits.training.linear.best_rate",
     "deep_linear": "limits.training.linear.ask",
     "mode_delay": "limits.training.linear.modes",
     "mode_strength": "limits.training.linear.modes",
