@@ -92,7 +92,7 @@ def compare_training(
         depths=list(asked.depths),
         places=places,
         verdict=training_check.verdict([[p for p in places if p.depth == depth] for depth in asked.depths]),
-        notes=[f"limit: {text}" for text in dict.fromkeys(limit.text for limit in limits.values())],
+        notes=_notes(limits, places),
         version=__version__,
     )
 
@@ -167,6 +167,18 @@ def _limit(asked: TrainingRequest, depth: int) -> Limit:
     if asked.descent.gamma is None:
         return training_limit.lazy(*at)
     return training_limit.mean_field(*at, asked.own_seed("limit", depth))
+
+
+def _notes(limits: dict[int, Limit], places: list[TrainingPlace]) -> list[str]:
+    notes = [f"limit: {text}" for text in dict.fromkeys(limit.text for limit in limits.values())]
+    lost = [place for place in places if place.diverged]
+    if lost:
+        most = max(lost, key=lambda place: place.diverged)
+        notes.append(
+            f"at {len(lost)} of {len(places)} places networks diverged and are left out, at most {most.diverged} of "
+            f"{most.networks}, at width {most.width}, depth {most.depth}"
+        )
+    return notes
 
 
 def _places(

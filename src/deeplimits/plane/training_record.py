@@ -43,11 +43,13 @@ class TrainingPlace:
     `loss`, `loss_error` and `predicted_loss` are means over networks of 1/2 sum (f - y)^2, a number for each kept step;
     `deviation` is the root mean square over networks, outputs and steps of the outputs minus the predicted mean, over
     that of the labels, with its standard error: it falls to 0 with the width only where the limit is deterministic.
+    `diverged` networks are left out of everything else.
     """
 
     width: int
     depth: int
     networks: int
+    diverged: int
     measured: Outputs
     predicted: Outputs
     loss: list[float]

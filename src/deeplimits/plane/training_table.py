@@ -27,8 +27,8 @@ def rows(record: TrainingComparison) -> list[dict[str, Any]]:
     for place in record.places:
         for index, step in enumerate(record.times):
             row: dict[str, Any] = {
-                "width": place.width, "depth": place.depth, "networks": place.networks, "step": step,
-                "loss": place.loss[index], "loss_error": place.loss_error[index],
+                "width": place.width, "depth": place.depth, "networks": place.networks, "diverged": place.diverged,
+                "step": step, "loss": place.loss[index], "loss_error": place.loss_error[index],
                 "predicted_loss": place.predicted_loss[index],
             }  # fmt: skip
             for column in range(len(place.measured.mean[0])):

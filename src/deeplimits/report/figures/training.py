@@ -161,7 +161,8 @@ def draw_loss(axes: Any, data: LossData) -> None:
 def draw_outputs(axes: Any, data: OutputsData) -> None:
     """Draw means with the band of one standard deviation of the limit, and of networks as bars."""
     colours = list(theme.scales(range(len(data.names))).values())
-    ends = spread(list(data.predicted[-1]), 0.07 * float(np.ptp(data.predicted) or 1.0))
+    reach = np.concatenate([data.predicted - data.predicted_spread, data.predicted + data.predicted_spread])
+    ends = spread(list(data.predicted[-1]), 0.06 * float(np.ptp(reach) or 1.0))
     for column, (name, colour) in enumerate(zip(data.names, colours, strict=True)):
         line, width = data.predicted[:, column], data.predicted_spread[:, column]
         axes.fill_between(data.times, line - width, line + width, color=colour, alpha=0.15, linewidth=0)
@@ -190,6 +191,7 @@ def draw_gaps(axes: Any, data: GapData) -> None:
             )
     logarithmic(axes.xaxis, data.widths)
     axes.set_yscale("log")
+    axes.set_ylim(bottom=0.5 * min(min(min(row) for row in table) for table in data.distance))
     decades(axes.yaxis)
     axes.set_xlim(data.widths[0] / 1.4, data.widths[-1] * 1.8)
     axes.legend(loc="lower left", fontsize=8)
