@@ -97,6 +97,7 @@ def gradient_flow(
     shape, column = task.time.shape, (Ellipsis, 0) if task.flat else Ellipsis
     return GradientFlow(
         time=task.time,
+        rows=task.X,
         points=task.points,
         mean=means.reshape(*shape, *means.shape[1:])[column],
         variance=np.maximum(spreads, 0.0).reshape(*shape, -1),

@@ -23,6 +23,7 @@ class GradientFlow:
 
     Attributes:
         time: times asked for, shape () or (T,): rate * steps of gradient flow, else steps.
+        rows: training inputs, shape (P, d).
         points: inputs at which the law is given, shape (M, d).
         mean: over networks, shape (..., M) or (..., M, C), as y.
         variance: over networks, of one output, shape (..., M).
@@ -35,6 +36,7 @@ class GradientFlow:
     """
 
     time: Array
+    rows: Array
     points: Array
     mean: Array
     variance: Array
