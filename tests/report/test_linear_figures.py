@@ -33,7 +33,7 @@ def test_infinitely_many_matrices_at_one_time():
     found = deep_linear(np.eye(2), [1.0, 2.0], layers=inf, time=[3.0])
     axes = dl.plot(found).axes
     assert axes[0].get_xlabel() == "matrices × rate × steps"
-    assert axes[0].get_title() == "∞ matrices: strength of the modes"
+    assert axes[0].get_title("left") == "∞ matrices: strength of the modes"
 
 
 def test_best_rates_beside_their_limit():

@@ -67,8 +67,8 @@ def distance_data(record: BestRates) -> RatesData:
 def _data(
     title: str, label: str, record: BestRates, values: Any, errors: Any, line: Any, named: str
 ) -> RatesData:  # fmt: skip
-    rows = tuple(tuple(float(v) for v in row) for row in (values, errors, line))
-    return RatesData(title, label, record.widths, *rows, named)
+    values, errors, line = (tuple(float(v) for v in row) for row in (values, errors, line))
+    return RatesData(title, label, record.widths, values, errors, line, named)
 
 
 def draw(axes: Any, data: RatesData) -> None:

@@ -50,9 +50,9 @@ def test_balanced_layers_move_by_the_rule(layers, decay):
     """Inputs that are not white; at rate 1e-3 the product is 1e-3 of itself off, and half of it at half the rate."""
     gaps = []
     for rate in (1e-3, 5e-4) if layers == 3 else (1e-3,):
-        real, rule = (train(layers, rate, decay, round(1 / rate)) for train in (layers_trained, product_trained))
+        real, rule = (train(layers, rate, decay, round(0.6 / rate)) for train in (layers_trained, product_trained))
         gaps.append(np.linalg.norm(real - rule) / np.linalg.norm(real))
-    assert np.linalg.norm(real - START) > np.linalg.norm(START)
+    assert np.linalg.norm(real - START) > 0.5 * np.linalg.norm(START)
     assert gaps[0] <= 1e-3
     assert layers == 2 or gaps[0] / gaps[1] == pytest.approx(2.0, rel=0.1)
 
