@@ -1,0 +1,1 @@
+"""Training at infinite depth of residual networks whose blocks add a mean: the mean ODE."""
