@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import inf
 from os import PathLike
@@ -16,7 +17,7 @@ from deeplimits.errors import AccuracyWarning, InputError, NoLimit
 from deeplimits.limits.kernel.ask import kernel
 from deeplimits.limits.training.mean_field.record import Array, Course, MeanField, averaged
 from deeplimits.limits.training.mean_field.store import Store
-from deeplimits.limits.training.mean_field.task import MARCHES, WHERE, Diverged, Report, Task, prepare
+from deeplimits.limits.training.mean_field.task import WHERE, Diverged, Report, Task, prepare
 from deeplimits.numerics.arrays import check_memory
 from deeplimits.progress import Bar
 
@@ -77,7 +78,8 @@ def mean_field(
         depth: what DEPTH stands for.
         gamma: strength of feature learning; as gamma goes to 0 training is lazy, dl.gradient_flow's.
         steps: of gradient descent on all inputs; a longer run begins as a shorter one does.
-        rate: learning rate, in the units of dl.gradient_flow; at most 2 / (largest eigenvalue of the NTK).
+        rate: learning rate, in the units of dl.gradient_flow: at most 2 / (largest eigenvalue of the NTK), and stable
+            for good while that holds of `record.sharpness`, which grows with the features.
         samples: particles a layer, by default 8000, in 8 independent marches; the standard errors come from these.
         seed: of all particles.
         solver: "stein" (responses by Gaussian integration by parts), "jacobian" (by derivatives along each path: slow,
@@ -113,18 +115,18 @@ def mean_field(
     check_memory(WHERE, needed, f"a march of {len(task.X)} inputs over {task.steps} steps", SMALLER)
     _stable(task)
     try:
-        courses = _marches(family, task, Store(store, task), f"mean field, {needed / 2**20:,.0f} MiB")
+        marches = _marches(family, task, Store(store, task), f"mean field, {needed / 2**20:,.0f} MiB")
+        record = _record(task, marches, several, needed)
     except Diverged as error:
         raise _diverged(task, error, several, needed) from None
-    record = _record(task, courses, several, needed)
     if record.depth_error > CLOSE * max(float(np.abs(task.y).max()), np.finfo(np.float64).tiny):
         warnings.warn(f"{WHERE}: {record.text}, more than {CLOSE:g} of the targets", AccuracyWarning, stacklevel=2)
     return record
 
 
-def _marches(family: Family, task: Task, store: Store, name: str) -> list[Course]:
-    """Return all marches, those of the store as they stand there."""
-    courses, times = [], task.steps + 1
+def _marches(family: Family, task: Task, store: Store, name: str) -> Iterator[Course]:
+    """Yield all marches, those of the store as they stand there."""
+    times = task.steps + 1
     with Bar(task.marches * times, description=name) as bar:
         for number in range(task.marches):
             course = store.get(number)
@@ -132,8 +134,7 @@ def _marches(family: Family, task: Task, store: Store, name: str) -> list[Course
                 course = family.march(task, number, lambda t, before=number * times: bar.reach(before + t + 1))
                 store.put(number, course)
             bar.reach((number + 1) * times)
-            courses.append(course)
-    return courses
+            yield course
 
 
 def _family(net: Layer) -> Family:
@@ -160,7 +161,7 @@ def _solver(family: Family, task: Task, solver: Any, samples: Any) -> str:
 
 def _stable(task: Task) -> None:
     """Refuse a rate whose first steps would grow: those of the lazy limit with the NTK at initialisation."""
-    ntk = np.asarray(kernel(task.net, task.X, depth=task.depth, get="ntk"), dtype=np.float64)
+    ntk = np.asarray(kernel(task.net, task.X, depth=task.depth, get="ntk"))
     most = 2 / max(float(np.linalg.eigvalsh(ntk)[-1]), np.finfo(np.float64).tiny)
     if task.rate > most:
         why = f"rate={task.rate:g} is past stability: at the start, errors along one direction grow at every step"
@@ -175,31 +176,30 @@ def _diverged(task: Task, error: Diverged, several: bool, needed: int) -> NoLimi
     return refusal
 
 
-def _loss(task: Task, courses: list[Course]) -> tuple[Array, Array]:
+def _loss(task: Task, outputs: Array) -> tuple[Array, Array]:
     """Return the loss of the mean outputs at every time, and its standard error over marches."""
-    outputs = np.stack([course.outputs for course in courses])
-    apart = outputs.mean(0) - task.y
+    apart, count = outputs.mean(0) - task.y, len(outputs)
     slopes = ((outputs - outputs.mean(0)) * apart).sum((2, 3))
-    error = np.sqrt((slopes**2).sum(0) / max(len(courses) * (len(courses) - 1), 1))
-    return (apart**2).sum((1, 2)) / 2, error
+    scale = 1 / (count * (count - 1)) if count > 1 else 0.0 if task.solver == "exact" else np.nan
+    return (apart**2).sum((1, 2)) / 2, np.sqrt((slopes**2).sum(0) * scale)
 
 
-def _record(task: Task, courses: list[Course], several: bool, needed: int) -> MeanField:
-    mean, error = averaged(courses)
+def _record(task: Task, courses: Iterable[Course], several: bool, needed: int) -> MeanField:
     exact = task.solver == "exact"
-    how = "closed matrices, nothing sampled" if exact else f"{task.samples} particles a layer in {MARCHES} marches"
+    mean, error, outputs = averaged(courses, sampled=not exact)
+    how = "closed matrices, nothing sampled" if exact else f"{task.samples} particles a layer in {len(outputs)} marches"
     text = (
         f"training at infinite width, depth {task.depth:g}, gamma {task.gamma:g}, rate {task.rate:g}: "
-        f"{len(mean.outputs) - 1} steps on {len(task.X)} inputs; solver {task.solver}, {how}; {needed:,} bytes a march"
+        f"{len(mean.outputs) - 1} steps on {len(task.X)} inputs; solver {task.solver}, {how}; {needed:,} bytes"
     )
     if task.depth == inf:
         moved = float(np.abs(mean.outputs - mean.coarser_outputs).max())
         text += f"; extrapolated in 1/depth: half the depths move the outputs by {moved:.1e}"
-    loss, loss_error = _loss(task, courses)
+    loss, loss_error = _loss(task, outputs)
     return MeanField(
         mean, error, loss, loss_error, task.y, task.depth, task.gamma, task.rate, task.solver,
-        0 if exact else task.samples, len(courses), task.seed, text, several,
+        0 if exact else task.samples, len(outputs), task.seed, text, several,
     )  # fmt: skip
 
 
-__all__ = ["MARCHES", "Family", "mean_field"]
+__all__ = ["Family", "mean_field"]

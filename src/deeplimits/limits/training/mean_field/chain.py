@@ -56,7 +56,6 @@ class Chain:
     hidden: tuple[Hidden, ...]
     weight: float
     bias: float
-    outputs: int
 
 
 def read(net: Layer, depth: float) -> Chain:
@@ -83,9 +82,7 @@ def read(net: Layer, depth: float) -> Chain:
         for i, (d, a) in enumerate(zip(denses[:-1], activations, strict=True))
     )
     last = denses[-1]
-    if not isinstance(last.features, int):
-        raise _unread("Dense", f"the readout has features={last.features!r}, not a number of outputs")
-    return Chain(hidden, as_float(last.weight_std) ** 2, as_float(last.bias_std) ** 2, last.features)
+    return Chain(hidden, as_float(last.weight_std) ** 2, as_float(last.bias_std) ** 2)
 
 
 def _alternating(layers: tuple[Layer, ...]) -> tuple[list[Dense], list[Activation]]:

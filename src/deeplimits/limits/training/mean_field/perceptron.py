@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from deeplimits.errors import InputError
 from deeplimits.limits.training.mean_field.chain import Chain, read
 from deeplimits.limits.training.mean_field.jacobian import JacobianSite, kinked
 from deeplimits.limits.training.mean_field.linear import LinearSite
 from deeplimits.limits.training.mean_field.noise import Normals
 from deeplimits.limits.training.mean_field.record import Array, Course
 from deeplimits.limits.training.mean_field.site import Entry, Site
-from deeplimits.limits.training.mean_field.task import WHERE, Diverged, Report, Task, exploded
+from deeplimits.limits.training.mean_field.task import Diverged, Report, Task, exploded
 
 
 def solvers(task: Task) -> tuple[str, ...]:
@@ -20,29 +19,24 @@ def solvers(task: Task) -> tuple[str, ...]:
     Raises:
         NoLimit: infinite depth.
         NoRule: not a perceptron with Gaussian weights and one width.
-        InputError: another number of outputs than y has.
     """
     chain = read(task.net, task.depth)
-    if chain.outputs not in (1, task.y.shape[1]):
-        why = f"y has {task.y.shape[1]} outputs and the description {chain.outputs}"
-        raise InputError(WHERE, why, f"give outputs={task.y.shape[1]} in the description")
     if all(layer.linear for layer in chain.hidden):
         return ("exact", "stein", "jacobian")
     return ("stein",) if any(kinked(layer.function) for layer in chain.hidden) else ("stein", "jacobian")
 
 
 def needed(task: Task) -> int:
-    """Return the bytes that a march needs, with the courses of all marches: kernels (P T)^2, particles P T S."""
+    """Return the bytes needed: kernels (P T)^2 of the march and of what is averaged, particles P T S of the march."""
     layers, times = len(read(task.net, task.depth).hidden), task.steps + 1
     n, q = times * len(task.X), times * task.y.size
     matrices = (n + q) ** 2 * layers
-    courses = (task.marches + 4) * (matrices + q * q)
     if task.solver == "exact":
-        return 8 * (courses + 5 * matrices)
+        return 8 * (5 * matrices + 3 * q * q)
     paths = layers * 3 * (n + q) * task.particles // 2
     if task.solver == "jacobian":
         paths += 2 * layers * (n + q) * max(n, q) * task.particles
-    return 8 * (courses + 2 * matrices + paths)
+    return 8 * (6 * matrices + 5 * q * q + paths)
 
 
 def march(task: Task, number: int, report: Report) -> Course:

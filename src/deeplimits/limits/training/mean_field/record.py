@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -56,16 +57,27 @@ class Course:
         return Course(**cut)
 
 
-def averaged(courses: list[Course]) -> tuple[Course, Course]:
-    """Return the mean of independent marches, and its standard error s / sqrt(marches): zero where there is one."""
-    names = [field.name for field in fields(Course)]
-    mean, error = {}, {}
-    for name in names:
-        values = [getattr(course, name) for course in courses]
-        mean[name] = sum(values) / len(values)
-        squares = sum((value - mean[name]) ** 2 for value in values)
-        error[name] = np.sqrt(squares / max(len(values) * (len(values) - 1), 1))
-    return Course(**mean), Course(**error)
+def averaged(courses: Iterable[Course], sampled: bool) -> tuple[Course, Course, Array]:
+    """Return the mean of independent marches, its standard error, and the outputs of each, (marches, T, P, C).
+
+    Args:
+        courses: one a march; they are taken one after the other, and none is kept.
+        sampled: whether they are samples; the standard error is 0 where they are not, NaN of a single one.
+    """
+    mean: dict[str, Array] = {}
+    squares: dict[str, Array] = {}
+    outputs = []
+    for count, course in enumerate(courses, start=1):
+        outputs.append(course.outputs)
+        for field in fields(Course):
+            value = getattr(course, field.name)
+            old = mean.get(field.name, np.zeros(()))
+            mean[field.name] = old + (value - old) / count
+            squares[field.name] = squares.get(field.name, 0.0) + (value - old) * (value - mean[field.name])
+    count = len(outputs)
+    scale = 1 / (count * (count - 1)) if count > 1 else np.nan if sampled else 0.0
+    error = {name: np.sqrt(value * scale) for name, value in squares.items()}
+    return Course(**mean), Course(**error), np.stack(outputs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,17 +13,19 @@ import numpy as np
 from deeplimits.architecture.compose import depends_on_depth
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.size import whole
-from deeplimits.errors import DescriptionError, InputError
+from deeplimits.errors import InputError, PrecisionError
+from deeplimits.limits.training.lazy.inputs import rows_of, targets_of, trainable
 from deeplimits.limits.training.mean_field.record import Array, Course
-from deeplimits.numerics.arrays import check, is_tensor
 from deeplimits.numerics.seeds import generator
 
 WHERE = "mean_field"
 MARCHES = 8
 SAMPLES = 8000
+LEAST = 256
 SMALLEST_GAMMA = 1e-8
+ROUNDING = 1e-10
 EXPLODED = 1e6
-"""A loss this many times the first one counts as diverged."""
+"""A loss this many times that of outputs zero, and of errors of one, counts as diverged."""
 
 Report = Callable[[int], None]
 
@@ -64,10 +66,10 @@ class Diverged(Exception):
 
 
 def exploded(outputs: Array, y: Array) -> bool:
-    """Say whether outputs, (P, C), are no longer finite, or their loss is a million times that of zero outputs."""
+    """Say whether outputs, (P, C), are no longer finite, or their loss is a million times that of outputs 0 or errors 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         loss = float(((outputs - y) ** 2).sum())
-    return not loss <= EXPLODED * float((y**2).sum())
+    return not loss <= EXPLODED * max(float((y**2).sum()), y.size)
 
 
 def prepare(
@@ -75,52 +77,49 @@ def prepare(
     X_test: Any,
 ) -> tuple[Task, bool]:  # fmt: skip
     """Return the checked arguments, with the solver still open, and whether y has an axis for outputs."""
-    if not isinstance(net, Layer):
-        fix = "describe it first, e.g. dl.Mlp('tanh')"
-        raise DescriptionError(WHERE, f"{type(net).__name__} is not a network description", fix)
     if rule != "mup":
         fix = "use rule='mup'; training in the NTK parametrization is dl.gradient_flow"
         raise InputError(WHERE, f"rule={rule!r} has no limit in which features move", fix)
+    trainable(WHERE, net)
     if depth is None:
         if depends_on_depth(net):
             raise InputError(WHERE, "the network leaves DEPTH open", "pass depth=2")
         depth = 1
     depth = whole(WHERE, "depth", depth, infinite=True)
-    inputs = check(WHERE, X, X_test)
-    x, test = (np.empty((0, inputs.features)) if v is None else np.asarray(v, np.float64) for v in inputs.numpy())
-    targets, several = _targets(y, len(x))
+    x = rows_of(WHERE, "X", X)
+    test = np.empty((0, x.shape[1])) if X_test is None else rows_of(WHERE, "X_test", X_test)
+    if test.shape[1] != x.shape[1]:
+        why = f"X_test has {test.shape[1]} features and X has {x.shape[1]}"
+        raise InputError(WHERE, why, "give both the same columns")
+    try:
+        targets = targets_of(WHERE, y, len(x))
+    except PrecisionError as error:
+        raise PrecisionError(WHERE, error.why, "divide the targets by their size") from None
+    columns = targets.reshape(len(x), -1)
+    trainable(WHERE, net, columns.shape[1])
     gamma, rate = _gamma(gamma), _positive("rate", rate)
+    _sizes(gamma, columns)
     steps = whole(WHERE, "steps", steps)
     generator(seed, "checked")
     count = SAMPLES if samples is None else whole(WHERE, "samples", samples)
-    if count % (2 * MARCHES):
-        why = f"samples={count} do not split into {MARCHES} marches of pairs"
-        raise InputError(WHERE, why, f"give a multiple of {2 * MARCHES}, e.g. samples={SAMPLES}")
-    return Task(net, depth, x, targets, test, gamma, rate, steps, count, int(seed), ""), several
-
-
-def _targets(y: Any, rows: int) -> tuple[Array, bool]:
-    """Return y as float64, shape (P, C), and whether it had an axis for outputs."""
-    try:
-        values = np.asarray(y.detach().cpu() if is_tensor(y) else y)
-        if values.dtype.kind not in "fiub":
-            raise TypeError
-        values = values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError(WHERE, f"y is not an array of numbers: {y!r:.60}", "give one number an input") from None
-    if values.ndim not in (1, 2) or len(values) != rows or 0 in values.shape:
-        fix = f"give shape ({rows},), or ({rows}, C) for C outputs"
-        raise InputError(WHERE, f"y has shape {values.shape} for {rows} rows of X", fix)
-    if not np.isfinite(values).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise InputError(WHERE, f"y has {values[place]} at row {place[0]}", "drop or impute that row")
-    return values.reshape(rows, -1), values.ndim == 2
+    if count % (2 * MARCHES) or count < LEAST:
+        why = f"samples={count} do not split into {MARCHES} marches of at least {LEAST // (2 * MARCHES)} pairs"
+        raise InputError(WHERE, why, f"give a multiple of {2 * MARCHES} from {LEAST} on, e.g. samples={SAMPLES}")
+    return Task(net, depth, x, columns, test, gamma, rate, steps, count, int(seed), ""), targets.ndim == 2
 
 
 def _positive(name: str, value: Any) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < inf:
         raise InputError(WHERE, f"{name}={value!r} is not a positive number", f"give e.g. {name}=0.1")
     return float(value)
+
+
+def _sizes(gamma: float, y: Array) -> None:
+    """Refuse targets that drown in rounding: gamma f is a mean of numbers of size one."""
+    size = float(np.abs(y).max())
+    if 0 < gamma * size < ROUNDING:
+        why = f"y reaches only {size:.3g}, and gamma f, computed to about 1e-16, has to reach {gamma * size:.3g}"
+        raise PrecisionError(WHERE, why, "scale the targets up, or use dl.gradient_flow, which is linear in them")
 
 
 def _gamma(gamma: Any) -> float:
