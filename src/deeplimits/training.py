@@ -13,6 +13,7 @@ _HOME: dict[str, str] = {
     "mean_ode": "limits.training.branches.ask",
     "train_branches": "finite.branches",
     "one_hidden": "limits.training.one_hidden.ask",
+    "projected": "limits.training.one_hidden.projected",
     "word2vec": "limits.training.one_hidden.word2vec",
     "ring_corpus": "limits.training.one_hidden.words",
     "maml": "limits.training.one_hidden.maml",

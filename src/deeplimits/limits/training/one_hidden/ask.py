@@ -98,7 +98,7 @@ def one_hidden(
         True
     """
     width, count = size_of(WHERE, width, networks)
-    phi = _family(activation)
+    phi = activation_family(WHERE, activation)
     exact = width == inf and isinstance(phi, Linear)
     choice(WHERE, "readout", readout, ("normal", "zero"))
     zero = readout == "zero"
@@ -127,11 +127,17 @@ def one_hidden(
             raise _diverged(error, joint, record) from None
 
 
-def _family(activation: Any) -> Family:
+def activation_family(where: str, activation: Any) -> Family:
+    """Return the function of an activation and its Gaussian expectations.
+
+    Raises:
+        DescriptionError: an unknown activation.
+        InputError: one that is another function at every width.
+    """
     layer = activation_named(activation)
     if isinstance(layer, ShapedRelu):
         fix = "give its activation at one width, dl.act.ShapedRelu(...).at(width), or 'identity'"
-        raise InputError(WHERE, "ShapedRelu is another function at every width, the identity in the limit", fix)
+        raise InputError(where, "ShapedRelu is another function at every width, the identity in the limit", fix)
     return family(layer)
 
 
