@@ -18,7 +18,7 @@ def network(found, width, seed, activation, rate, steps, decay=0.0, rows=None, l
     """Outputs (T, P, C) of a perceptron of n neurons a layer that starts as the record did, by projected gradients.
 
     Weights of hidden layers are n^-1 w_out A^T phi(w_in B^T)^T; a gradient of preactivations is projected on the
-    span of the w of its layer before it moves weights; the readout, which starts at zero, moves by plain gradient descent.
+    span of the w of its layer before it moves weights; the readout starts at zero and moves by plain gradient descent.
     """
     rng = np.random.default_rng(seed)
     phi, x, y = ACTIVATIONS[activation], torch.tensor(X / X.shape[1] ** 0.5), torch.tensor(y)
