@@ -1,6 +1,7 @@
 """Estimators of scikit-learn: `dl.learn.NTKRegressor(dl.ResNet("relu"), depth=64).fit(X, y)`."""
 
 from deeplimits.inference.classifier import NNGPClassifier, NTKClassifier
+from deeplimits.inference.deep_kernel import DeepKernelMachineClassifier, DeepKernelMachineRegressor
 from deeplimits.inference.gradient_flow import GradientFlowRegressor
 from deeplimits.inference.infinite_depth import InfiniteDepthClassifier
 from deeplimits.inference.kernel_object import NetworkKernel
@@ -9,6 +10,8 @@ from deeplimits.inference.signature import NeuralSignatureClassifier, NeuralSign
 from deeplimits.limits.depth.optimal import optimal_activation
 
 __all__ = [
+    "DeepKernelMachineClassifier",
+    "DeepKernelMachineRegressor",
     "GradientFlowRegressor",
     "InfiniteDepthClassifier",
     "NNGPClassifier",

@@ -52,7 +52,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         self.modes_ = [laplace.mode(where, kernel, target) for target in self._targets]
         self.temperature_ = 1.0
         if self.calibrate:
-            left_out = _of_classes([laplace.logistic_normal(*mode.left_out(kernel)) for mode in self.modes_])
+            left_out = of_classes([laplace.logistic_normal(*mode.left_out(kernel)) for mode in self.modes_])
             self.temperature_ = calibration.temperature(left_out, place)
         return self
 
@@ -73,7 +73,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
             diagonal = prior.variances(rows[part], self._kind)
             for problem, mode in enumerate(self.modes_):
                 found[problem, part] = laplace.logistic_normal(*mode.latent(cross, diagonal))
-        return calibration.temper(_of_classes(found), self.temperature_)
+        return calibration.temper(of_classes(found), self.temperature_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class at new rows, shape (M,).
@@ -116,7 +116,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         return value, evidence.network_gradient(prior, self._kind, self._rows, weights, at)
 
 
-def _of_classes(problems: Any) -> np.ndarray:
+def of_classes(problems: Any) -> np.ndarray:
     """Return probabilities of classes, shape (N, C), from those of C problems, or of the one for two classes."""
     found = np.stack(problems, axis=1)
     if found.shape[1] == 1:

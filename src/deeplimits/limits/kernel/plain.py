@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Tape
+from deeplimits.limits.kernel.tape import Add, Affine, Collapse, Copy, Dual, Normalise, Step, Tape
 
 State = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -22,8 +23,20 @@ def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, t
     d = x1.shape[1]
     k = x1 @ x2.T / d
     q1, q2 = (x1**2).sum(1, keepdim=True) / d, (x2**2).sum(1)[None, :] / d
-    registers: list[State] = [(k, torch.zeros_like(k), q1, q2)] * tape.registers
-    for step in tape.steps:
+    end = follow(tape.steps, tape.registers, (k, torch.zeros_like(k), q1, q2))
+    return end[0], end[1]
+
+
+def follow(steps: Sequence[Step], count: int, start: State) -> State:
+    """Return the state in register 0 after the steps.
+
+    Args:
+        steps: in order; their numbers may be tensors that require gradients.
+        count: number of registers.
+        start: (k, theta, q1, q2): covariance and NTK of pairs, and the variances of either side, which broadcast.
+    """
+    registers: list[State] = [start] * count
+    for step in steps:
         match step:
             case Affine(r, weight, bias, gain, shift):
                 k, theta, q1, q2 = registers[r]
@@ -44,7 +57,7 @@ def run(tape: Tape, x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, t
             case Collapse(r):
                 _, theta, q1, q2 = registers[r]
                 registers[r] = (torch.sqrt(q1 * q2), theta, q1, q2)
-    return registers[0][0], registers[0][1]
+    return registers[0]
 
 
 def _dual(state: State, family: Any) -> State:
