@@ -151,12 +151,27 @@ def test_what_cannot_be_is_refused():
         model = TimedSequence(cell)
         with pytest.raises(InputError, match=r"gaps have shape \(5, 3\)"):
             model(inputs(5, 6, 3), inputs(5, 3).abs())
-        with pytest.raises(InputError, match="time is as small as"):
+        with pytest.raises(InputError, match="gaps is as small as"):
             model(inputs(5, 6, 3), -torch.ones(6, dtype=DOUBLE))
         with pytest.raises(InputError, match=r"inputs has shape \(5, 3\)"):
             model(seen, torch.ones(3, dtype=DOUBLE))
         with pytest.raises(InputError, match=r"state has shape \(5, 3\)"):
             model(inputs(5, 6, 3), torch.ones(6, dtype=DOUBLE), state=seen)
+        with pytest.raises(InputError, match="state is a list"):
+            model(inputs(5, 6, 3), torch.ones(6, dtype=DOUBLE), state=[1.0])
+        mixed = r"state is a torch.float32 tensor and inputs a torch.float64 one"
+        with pytest.raises(InputError, match=mixed):
+            model(inputs(5, 6, 3), torch.ones(6), state=x.float())
+        with pytest.raises(InputError, match=mixed):
+            cell(x.float(), seen, 1.0)
+        with pytest.raises(InputError, match=r"TimedSequence: the cell fails on state .* torch.float32"):
+            model(inputs(5, 6, 3).float(), torch.ones(6))
+        with pytest.raises(InputError, match=r"Cell: the cell fails on state .* torch.float32"):
+            cell(x.float(), seen.float(), 1.0)
+        with pytest.raises(InputError, match="gaps is a list"):
+            model(inputs(5, 6, 3), [1.0] * 6)
+        with pytest.raises(InputError, match="time is a str"):
+            cell(x, seen, "soon")
     with pytest.raises(InputError, match="features=0"):
         CfCCell(3, 0)
     with pytest.raises(InputError, match="hidden=-2"):

@@ -251,3 +251,14 @@ def test_inputs_that_cannot_be_are_refused():
         DeepEquilibrium(Linear(torch.ones(8, 7, dtype=DOUBLE)), 7)(inputs(5, 8))
     with pytest.raises(InputError, match=r"the guess has shape \(5, 2\)"):
         SkipDeepEquilibrium(layer, nn.Linear(3, 2).double())(inputs(5, 3))
+    for kind in (DeepEquilibrium, ContinuousDeepEquilibrium):
+        layer = kind(Injected(3, 8), 8)
+        with pytest.raises(InputError, match=r"the block fails on z of shape \(5, 8\) .* x of shape \(5, 4\)"):
+            layer(inputs(5, 4).float())
+        with pytest.raises(InputError, match=r"the block fails on .* x of shape \(5, 3\) and torch.float64"):
+            layer(inputs(5, 3))
+        with pytest.raises(InputError, match=r"the block fails on z of shape \(5, 7\)"):
+            kind(Injected(3, 8), 7)(inputs(5, 3).float())
+    for predictor, words in ((nn.Linear(4, 8), "the predictor fails on x"), (None, "the block fails on z")):
+        with pytest.raises(InputError, match=words):
+            SkipDeepEquilibrium(DeepEquilibrium(Injected(3, 8), 8), predictor)(inputs(5, 3))

@@ -168,6 +168,7 @@ def test_gradients_of_gradients_need_backpropagation():
     [
         (lambda: NeuralODE(lambda t, z: z), "field is a function"),
         (lambda: NeuralODE(Field(), time=0.0), "time=0.0"),
+        (lambda: NeuralODE(Field(), time=-1), "time=-1 is not a positive number. Fix: give one in \\(0, inf\\)"),
         (lambda: NeuralODE(Field(), time=float("inf")), "time=inf"),
         (lambda: NeuralODE(Field(), steps=0), "steps=0"),
         (lambda: NeuralODE(Field(), tolerance=-1e-3), "tolerance=-0.001"),
@@ -188,3 +189,14 @@ def test_inputs_that_cannot_be_are_refused():
         layer(inputs(4))
     with pytest.raises(InputError, match=r"sends shape \(5, 4\) to \(5,\)"):
         NeuralODE(Lost())(inputs(5, 4))
+    with pytest.raises(InputError, match=r"the field fails on z of shape \(5, 3\) and torch.float64"):
+        NeuralODE(nn.Bilinear(1, 4, 4).double())(inputs(5, 3))
+
+
+def test_fixed_steps_that_leave_every_bound_are_told():
+    class Cube(nn.Module):
+        def forward(self, t, z):
+            return z**3
+
+    with pytest.raises(PrecisionError, match="after 20 steps to time 5 the solution is no longer finite"):
+        NeuralODE(Cube(), time=5.0, steps=20)(3 * torch.ones(2, 2, dtype=DOUBLE))

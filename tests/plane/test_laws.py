@@ -10,7 +10,7 @@ from scipy import stats
 
 import deeplimits as dl
 from deeplimits.architecture.shaped import ShapedMlp
-from deeplimits.errors import DeepLimitsError, DescriptionError, InputError, MemoryNeeded, NoLimit
+from deeplimits.errors import DescriptionError, InputError, MemoryNeeded, NoLimit
 from deeplimits.plane import law_check, law_limit, laws
 from deeplimits.plane.law_record import LEVELS, LawCheck, LawComparison, LawPlace
 
@@ -159,7 +159,9 @@ def test_an_interrupted_comparison_resumes(tmp_path, monkeypatch):
         ({"ratio": 1e-3}, InputError, "no depth"),
         ({"depths": [4]}, InputError, "both depths"),
         ({"ratio": None}, InputError, "neither depths nor ratio"),
-        ({"ratio": None, "depths": [inf]}, InputError, "depths is empty"),
+        ({"ratio": None, "depths": [inf]}, InputError, "depths=[inf] holds no finite depth"),
+        ({"net": dl.layer.ControlledResNet("relu")}, DescriptionError, "networks driven by paths are not compared"),
+        ({"X": np.array([[1.0, 1.0], [0.0, 0.0]])}, InputError, "only zeros in row 1"),
         ({"ratio": None, "depths": [2.5, inf]}, InputError, "depths=2.5"),
         ({"ratio": None, "depths": [2, inf], "get": "ntk"}, InputError, "the laws of features are compared"),
         ({"function": lambda module, x: module(x)}, InputError, "the laws of features are compared"),
@@ -187,5 +189,7 @@ def test_matrices_that_do_not_fit_are_refused(monkeypatch):
 
 
 def test_inputs_of_zeros_leave_nothing_to_compare():
-    with pytest.raises(DeepLimitsError):
-        dl.compare(dl.ResNet("relu"), np.zeros((1, 2)), widths=[2], depths=[2, inf], networks=4)
+    with pytest.raises(InputError, match="input 1 of X has only zeros, and so have its features"):
+        dl.compare(dl.ResNet("relu"), np.array([[1.0, 1.0], [0.0, 0.0]]), widths=[2], depths=[2, inf], networks=4)
+    found = dl.compare(dl.ResNet("sigmoid"), np.zeros((1, 2)), widths=[8], depths=[2, inf], networks=50)
+    assert np.isfinite(found.places[0].laws[0].distance)  # phi(0) makes features of it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 from torch import Tensor, nn
 
@@ -94,23 +96,35 @@ class Cell(nn.Module):
         name = type(self).__name__
         given.tensor(name, "inputs", inputs, features=self.features_in, dimensions=2)
         given.tensor(name, "state", state, features=self.features, dimensions=2)
-        elapsed = passed(name, torch.as_tensor(time, dtype=inputs.dtype, device=inputs.device))
+        _alike(name, inputs, state)
+        if not isinstance(time, Tensor | Real) or isinstance(time, bool):
+            raise InputError(name, f"time is a {type(time).__name__}", "give a number or a tensor")
+        elapsed = passed(name, "time", torch.as_tensor(time, dtype=inputs.dtype, device=inputs.device))
         if len(state) != len(inputs) or elapsed.shape not in ((), (len(inputs),)):
             shapes = f"state {tuple(state.shape)}, inputs {tuple(inputs.shape)}, time {tuple(elapsed.shape)}"
             why = f"{shapes} differ in their batch"
             raise InputError(name, why, "give (batch, features), (batch, features_in) and a number or (batch,)")
-        return self.advance(state, inputs, elapsed.expand(len(inputs))[:, None])
+        return self._advanced(name, state, inputs, elapsed.expand(len(inputs))[:, None])
+
+    def _advanced(self, where: str, state: Tensor, inputs: Tensor, elapsed: Tensor) -> Tensor:
+        return given.applied(where, "the cell", self.advance, state=state, inputs=inputs, elapsed=elapsed)
 
 
-def passed(where: str, time: Tensor) -> Tensor:
+def _alike(where: str, inputs: Tensor, state: Tensor) -> None:
+    if state.dtype != inputs.dtype:
+        why = f"state is a {state.dtype} tensor and inputs a {inputs.dtype} one"
+        raise InputError(where, why, f"give both as {inputs.dtype}")
+
+
+def passed(where: str, name: str, time: Tensor) -> Tensor:
     """Return times elapsed if they are finite and not negative.
 
     Raises:
         InputError: otherwise.
     """
-    given.tensor(where, "time", time)
+    given.tensor(where, name, time)
     if bool((time < 0).any()):
-        raise InputError(where, f"time is as small as {float(time.min()):g}", "give times elapsed, >= 0")
+        raise InputError(where, f"{name} is as small as {float(time.min()):g}", "give times elapsed, >= 0")
     return time
 
 
@@ -231,14 +245,15 @@ class TimedSequence(nn.Module):
         """
         name, cell = "TimedSequence", self.cell
         given.tensor(name, "inputs", inputs, features=cell.features_in, dimensions=3)
-        if passed(name, gaps).shape not in (inputs.shape[:2], inputs.shape[1:2]):
+        if passed(name, "gaps", gaps).shape not in (inputs.shape[:2], inputs.shape[1:2]):
             why = f"gaps have shape {tuple(gaps.shape)}, inputs {tuple(inputs.shape)}"
             raise InputError(name, why, f"give {tuple(inputs.shape[:2])} or {tuple(inputs.shape[1:2])}")
         states, x = [], inputs.new_zeros(len(inputs), cell.features) if state is None else state
+        given.tensor(name, "state", x)
         if x.shape != (len(inputs), cell.features):
             raise InputError(name, f"state has shape {tuple(x.shape)}", f"give {(len(inputs), cell.features)}")
-        given.tensor(name, "state", x)
+        _alike(name, inputs, x)
         for index, gap in enumerate(gaps.to(inputs).expand(inputs.shape[:2]).unbind(1)):
-            x = cell.advance(x, inputs[:, index], gap[:, None])
+            x = cell._advanced(name, x, inputs[:, index], gap[:, None])
             states.append(x)
         return torch.stack(states, dim=1) if states else inputs.new_zeros(len(inputs), 0, cell.features)

@@ -104,10 +104,11 @@ class DeepEquilibrium(nn.Module):
         return self._from(start, x)
 
     def _from(self, start: Tensor, x: Tensor) -> Tensor:
+        name = type(self).__name__
         with torch.no_grad():
-            found = self.solve(lambda z: self.block(z, x), start)
+            found = self.solve(lambda z: given.applied(name, "the block", self.block, z=z, x=x), start)
         self.forward_report = Report(found.evaluations, found.worst, found.converged)
-        tell(type(self).__name__, found, self.tolerance)
+        tell(name, found, self.tolerance)
         return implicit(self, found.value, x)
 
     def linear(self, transpose: Map, gradient: Tensor) -> FixedPoint:
@@ -254,7 +255,10 @@ class SkipDeepEquilibrium(nn.Module):
 
     def guess(self, x: Tensor) -> Tensor:
         """Return g(x)."""
-        return self.layer.block(self.layer.start(x), x) if self.predictor is None else self.predictor(x)
+        name = type(self).__name__
+        if self.predictor is None:
+            return given.applied(name, "the block", self.layer.block, z=self.layer.start(x), x=x)
+        return given.applied(name, "the predictor", self.predictor, x=x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return z*, (batch, *features), and the penalty, a scalar."""

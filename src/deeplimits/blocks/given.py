@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deeplimits.errors import InputError, NoRule
+from deeplimits.errors import DeepLimitsError, InputError, NoRule
 
 
 def tensor(where: str, name: str, value: Any, *, features: int | None = None, dimensions: int | None = None) -> Tensor:
@@ -60,7 +61,7 @@ def positive(where: str, name: str, value: Any, below: float = float("inf")) -> 
     good = isinstance(value, Real) and not isinstance(value, bool) and isfinite(float(value))
     if not good or not 0 < float(value) < below:
         end = "" if below == float("inf") else f" below {below:g}"
-        raise InputError(where, f"{name}={value!r} is not a positive number{end}", f"give e.g. {name}=1e-6")
+        raise InputError(where, f"{name}={value!r} is not a positive number{end}", f"give one in (0, {below:g})")
     return float(value)
 
 
@@ -73,6 +74,22 @@ def module(where: str, name: str, value: Any) -> nn.Module:
     if not isinstance(value, nn.Module):
         raise InputError(where, f"{name} is a {type(value).__name__}", f"give {name} as a torch.nn.Module")
     return value
+
+
+def applied(where: str, name: str, function: Callable[..., Any], *given: Any, **tensors: Tensor) -> Any:
+    """Return `function` of what is given, and of tensors by place.
+
+    Raises:
+        InputError: it fails on them, for their shapes or dtypes; says both.
+    """
+    try:
+        return function(*given, *tensors.values())
+    except (DeepLimitsError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        kinds = [f"{key} of shape {tuple(one.shape)} and {one.dtype}" for key, one in tensors.items()]
+        why = f"{name} fails on {' and '.join(kinds)}: {str(error).splitlines()[0]}"
+        raise InputError(where, why, f"give the shapes and the dtype that {name} takes") from error
 
 
 def once(where: str, fix: str) -> None:

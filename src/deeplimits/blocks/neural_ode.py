@@ -46,7 +46,7 @@ class NeuralODE(nn.Module):
 
     Raises:
         InputError: settings that cannot be, NaN or infinite entries of x, adjoint=True with steps.
-        PrecisionError: the solution leaves every bound before T, or needs more evaluations than allowed.
+        PrecisionError: the solution leaves every bound by T, or needs more evaluations than allowed.
 
     Source: chen-2018-neural-ode.
 
@@ -88,7 +88,11 @@ class NeuralODE(nn.Module):
         given.batch("NeuralODE", "x", x)
         if self.steps is not None:
             self.forward_report = Passed(self.steps, self.steps)
-            return euler(self._slope, x, self.time, self.steps)
+            end = euler(self._slope, x, self.time, self.steps)
+            if not bool(torch.isfinite(end.detach()).all()):
+                why = f"after {self.steps} steps to time {self.time:g} the solution is no longer finite"
+                raise PrecisionError("NeuralODE", why, "take more steps, a smaller time, or bound the field")
+            return end
         if not self.adjoint:
             return self._solve(x)
         parameters = [one for one in self.field.parameters() if one.requires_grad]
@@ -96,7 +100,7 @@ class NeuralODE(nn.Module):
         return result
 
     def _slope(self, time: float, z: Tensor) -> Tensor:
-        slope = self.field(time, z)
+        slope = given.applied("NeuralODE", "the field", self.field, time, z=z)
         if slope.shape != z.shape:
             why = f"the field sends shape {tuple(z.shape)} to {tuple(slope.shape)}"
             raise InputError("NeuralODE", why, "z' has the shape of z")

@@ -10,7 +10,8 @@ from typing import Any, overload
 import numpy as np
 
 from deeplimits import __version__
-from deeplimits.errors import InputError
+from deeplimits.architecture.controlled import ControlledResNet
+from deeplimits.errors import DescriptionError, InputError
 from deeplimits.finite.train import Descent
 from deeplimits.plane import measure, neural_function, verdict
 from deeplimits.plane.law_record import LawComparison
@@ -107,6 +108,9 @@ def compare(
         >>> dl.compare(dl.ShapedMlp(), np.ones((1, 2)), widths=[64], ratio=0.5).verdict.word
         'agrees'
     """
+    if isinstance(net, ControlledResNet):
+        fix = "set dl.sample(net, paths, width, depth, networks) beside dl.kernel(net, paths, depth=depth)"
+        raise DescriptionError("compare", "networks driven by paths are not compared: X holds rows", fix)
     deep = _several(depths)
     if training is not None or y is not None or X_test is not None:
         _only_training(ratio, get, function)

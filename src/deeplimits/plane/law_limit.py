@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deeplimits.architecture.layer import Layer
-from deeplimits.errors import NoLimit
+from deeplimits.errors import InputError, NoLimit
 
 Array = NDArray[np.float64]
 ACCURACY = 0.02
@@ -46,6 +46,10 @@ def top_edge(net: Layer, inputs: Array, width: int, samples: int, seed: int) -> 
     from deeplimits.limits.diffusion.ask import diffusion
 
     found = diffusion(net, inputs, width=width, depth=inf, samples=samples, seed=seed, accuracy=ACCURACY)
+    zero = np.flatnonzero((np.diagonal(found.gram, axis1=1, axis2=2) == 0).all(0))
+    if len(zero):
+        why = f"input {zero[0]} of X has only zeros, and so have its features: log q is minus infinity"
+        raise InputError("compare", why, "give inputs that are not zero")
     values, dead = statistics(found.gram)
     return Limit(values, None, 1.0, dead, 0, found.describe())
 

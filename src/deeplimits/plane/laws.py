@@ -100,7 +100,11 @@ def law_request(net: Any, X: Any, widths: Any, depths: Any, ratio: Any, networks
         raise InputError("compare(X)", why, f"pick rows, for example X[::{step}]; two show norms and correlations")
     wide = sizes("widths", widths)
     if ratio is None:
-        deep = sizes("depths", [depth for depth in depths if depth != inf])
+        finite = [depth for depth in depths if depth != inf]
+        if not finite:
+            why = f"depths={list(depths)!r} holds no finite depth: networks of one stand beside the limit"
+            raise InputError("compare", why, "give at least one finite depth beside inf, e.g. depths=[16, 64, inf]")
+        deep = sizes("depths", finite)
     else:
         ratio = _ratio(ratio)
         deep = tuple(_depth(ratio, width) for width in wide)

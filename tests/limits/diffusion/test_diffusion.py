@@ -175,3 +175,14 @@ def test_scale_is_a_change_of_time():
     law = dl.diffusion(dl.ResNet("relu", scale=sqrt(2) * DEPTH**-0.5), ONE, width=64, samples=1000, seed=0)
     assert z(law.mean, e, law.standard_error) < 4.0
     assert Decreasing().exponent == 1.0 and law.depth == inf
+
+
+def test_inputs_of_zeros_are_told():
+    """They stay zero without biases, as the covariance and the words say; with biases they are inputs as others."""
+    zero = np.array([[1.0, 2.0], [0.0, 0.0]])
+    law = dl.diffusion(dl.ResNet("relu"), zero, width=8, samples=20, seed=0)
+    assert (law.gram[:, 1] == 0).all() and (law.log_mean == -np.inf).tolist() == [False, True]
+    assert "all samples of inputs [1] are zero" in law.describe()
+    law = dl.diffusion(dl.ResNet("relu", bias_std=1.0), zero, width=8, samples=20, seed=0)
+    assert np.isfinite(law.log_mean).all() and np.isfinite(law.log_variance).all()
+    assert "are zero" not in law.describe()

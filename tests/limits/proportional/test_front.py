@@ -36,6 +36,7 @@ NET = dl.ShapedMlp()
         ({"times": "late"}, "do not rise from 0 to 1"),
         ({"steps": 7}, "steps=7 is odd"),
         ({"steps": 0}, "steps=0 is not a whole number >= 1"),
+        ({"ratio": True}, "ratio=True is not a finite number"),
     ],
 )
 def test_arguments_that_cannot_be(changes, words):
@@ -48,7 +49,8 @@ def test_arguments_that_cannot_be(changes, words):
     [
         ("relu", DescriptionError, "str is not a network description"),
         (Dense() >> Dense(1), DescriptionError, "0 blocks are repeated DEPTH times"),
-        (Repeat(Dense()) >> dl.act.Relu() >> Dense(1), DescriptionError, "layers other than a Dense readout"),
+        (Repeat(Dense()) >> dl.act.Relu() >> Dense(1), DescriptionError, "Relu after the block repeated DEPTH times"),
+        (dl.layer.Transformer(), DescriptionError, "LayerNorm after the block repeated DEPTH times"),
         (Repeat(Repeat(Dense())) >> Dense(1), DescriptionError, "holds another one"),
         (dl.Mlp("tanh"), NoRule, "no rule for the proportional"),
         (dl.Mlp("relu", bias_std=0.1), NoLimit, "biases of standard deviation 0.1"),
@@ -149,9 +151,12 @@ def test_twins_opposites_and_zero():
     np.testing.assert_array_equal(law.angles[:, :, 0, 2], 0.0)
     assert (law.angles[-1][:, 1, 3] > 0).all()
     zero = np.concatenate([PAIR, np.zeros((1, 2))])
-    law = dl.proportional(NET, zero, ratio=0.5, samples=20, seed=0, steps=8)
-    assert np.isnan(law.correlation[:, 0, 2]).all() and (law.log_norm[:, 2] == -inf).all()
-    refused(lambda: dl.proportional(dl.Mlp("relu"), zero, ratio=0.5, samples=4), InputError, "only zeros in row 2")
+    for net in (NET, dl.Mlp("relu"), dl.ResNet("relu")):
+        refused(lambda net=net: dl.proportional(net, zero, ratio=0.5, samples=4), InputError, "only zeros in row 2")
+    for net in (dl.layer.Dense(bias_std=1.0) >> NET, dl.ResNet("cos")):  # biases, and phi(0), make it another input
+        assert (dl.proportional(net, zero, ratio=0.5, samples=4, times=(1,), steps=4).log_norm[:, 2] > -inf).all()
+    tokens = dl.proportional(ShapedTransformer(0.5), zero, ratio=0.2, samples=4, seed=0, steps=8)
+    assert (tokens.covariance[:, 2] == 0).all() and "tokens [2] are zero and stay so" in tokens.describe()
 
 
 def test_weights_written_with_a_few_digits_keep_the_variance():

@@ -125,6 +125,9 @@ def _approximate(task: Task) -> str:
 
 def _record(task: Task, run: Run, steps: int, error: float, text: str) -> Diffusion:
     laws, words = closed_forms(task)
+    zero = np.flatnonzero((np.diagonal(run.gram, axis1=1, axis2=2) == 0).all(0)).tolist()
+    if zero:
+        words += f"; all samples of inputs {zero} are zero: log q is minus infinity and has no variance"
     return Diffusion(
         width=task.width,
         depth=task.depth,

@@ -79,8 +79,8 @@ class Diffusion:
 
     @cached_property
     def log_mean(self) -> Array:
-        """Mean of log q over samples, q the diagonal of `gram`; (k,), NaN where some q is 0."""
-        return self._logs.mean(0)
+        """Mean of log q over samples, q the diagonal of `gram`; (k,), minus infinity where some q is 0."""
+        return np.nan_to_num(self._logs, nan=-np.inf).mean(0)
 
     @cached_property
     def log_mean_error(self) -> Array:

@@ -63,7 +63,7 @@ def proportional(
         stays bounded: its drift is cubic, some paths explode, and those are left out and counted.
 
     Raises:
-        InputError: data, a ratio, samples, times, steps or a seed that cannot be used.
+        InputError: rows whose features are zero at the start (tokens may be), data, a ratio, samples, times, steps or a seed that cannot be used.
         NoLimit: there is none, such as for skips that let attention's logits grow; says why.
         NoRule: a layer has no rule.
         DescriptionError: not a network of one repeated block.
@@ -111,6 +111,8 @@ def _prepare(net: Any, X: Any, ratio: Any, samples: Any, seed: Any, times: Any, 
         raise DescriptionError(WHERE, f"{type(net).__name__} is not a network description", fix)
     inputs = np.asarray(check(WHERE, X).numpy()[0], dtype=np.float64)
     try:
+        if isinstance(ratio, bool | np.bool_):
+            raise DescriptionError(WHERE, "a truth value", "give a number")
         ratio = float(number(WHERE, "ratio", ratio, minimum=None))
     except DescriptionError as error:
         raise InputError(
@@ -130,9 +132,10 @@ def _prepare(net: Any, X: Any, ratio: Any, samples: Any, seed: Any, times: Any, 
     body = layers[:-1] if layers and isinstance(layers[-1], Dense) else layers
     open_places = [i for i, layer in enumerate(body) if isinstance(layer, Repeat) and isinstance(layer.times, Power)]
     if len(open_places) != 1 or open_places[0] != len(body) - 1:
-        why = (
-            f"{len(open_places)} blocks are repeated DEPTH times, or layers other than a Dense readout come after them"
-        )
+        why = f"{len(open_places)} blocks are repeated DEPTH times, not one"
+        if len(open_places) == 1:
+            names = ", ".join(type(layer).__name__ for layer in body[open_places[0] + 1 :])
+            why = f"{names} after the block repeated DEPTH times: only a Dense readout may come there"
         raise DescriptionError(WHERE, why, "write [layers >>] dl.layer.Repeat(block) >> dl.layer.Dense(1)")
     block = body[-1].block
     return _Task(Serial(layers=body), Serial(layers=body[:-1]), block, inputs, ratio, samples, seed, seen, steps)
@@ -160,6 +163,11 @@ def _residuals(layer: Layer) -> list[Residual]:
 def _shaped(task: _Task, motion: Motion) -> Proportional:
     motion, lost = _normalised(motion)
     course = task.course()
+    zero = _zeros(course.start)
+    if motion.attention and zero:  # others attend to them, so that they cannot be left out
+        lost += f"; tokens {zero} are zero and stay so: they have no correlations, and log V is minus infinity"
+    else:
+        _no_zeros(course.start)
     paths, moved = converged(lambda steps, halved: shaped(motion, course, steps, halved), task.steps)
     T = task.ratio * float(task.times[-1])
     moments = None if motion.attention else (-motion.dense * T, 2 * motion.dense * T)
@@ -206,13 +214,22 @@ def _collapse(task: _Task, motion: Motion) -> Proportional:
     motion, lost = _normalised(motion)
     assert motion.slopes is not None
     collapse, course = Collapse(*motion.slopes), task.course()
-    zero = np.flatnonzero(np.diagonal(course.start) == 0)
-    if len(zero):
-        raise InputError(WHERE, f"X has only zeros in row {zero[0]}, which has no angle", "leave that row out")
+    _no_zeros(course.start)
     paths, moved = converged(lambda steps, halved: collapsed(collapse, course, steps, halved), task.steps)
     text = f"log-norms are normal and the same for all inputs, correlations are one: see angles{lost}"
     moments = collapse.log_moments(task.ratio * float(task.times[-1]))
     return _record(task, course.start, paths, moved, motion.gain, moments, collapse, text)
+
+
+def _zeros(V: Array) -> list[int]:
+    return np.flatnonzero(np.diagonal(V) == 0).tolist()
+
+
+def _no_zeros(V: Array) -> None:
+    """Refuse inputs whose features are zero: they stay so, and have neither angles nor logarithms of their norms."""
+    zero = _zeros(V)
+    if zero:
+        raise InputError(WHERE, f"X has only zeros in row {zero[0]}, which has no angle", "leave that row out")
 
 
 def _corner(task: _Task) -> Proportional:
@@ -231,6 +248,7 @@ def _corner(task: _Task) -> Proportional:
         f"depth/width {task.ratio:g}: deterministic, since branches scaled with the depth have one limit, whatever the "
         "ratio and the order (the corner of the plane)"
     )
+    _no_zeros(path[-1])
     path = np.broadcast_to(path[:, None], (len(known), task.samples, *start.shape))
     return Proportional(task.ratio, task.seed, start, known, path, None, 1.0, 0, 0, 0, 0.0, None, None, text)
 
