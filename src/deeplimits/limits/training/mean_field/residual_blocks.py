@@ -12,7 +12,7 @@ from deeplimits.architecture.dense import Gaussian
 from deeplimits.architecture.layer import DEPTH, Power, as_float
 from deeplimits.architecture.scale import alpha
 from deeplimits.architecture.zoo import ResNet
-from deeplimits.errors import DescriptionError, InputError, NoLimit
+from deeplimits.errors import DescriptionError, NoLimit
 from deeplimits.limits.kernel.activation import family
 from deeplimits.limits.training.mean_field.record import Array
 from deeplimits.limits.training.mean_field.task import WHERE, Task
@@ -67,7 +67,6 @@ def refuse(task: Task) -> None:
     Raises:
         DescriptionError: an option of the network that is not covered, by name.
         NoLimit: branch scales without a limit at infinite depth.
-        InputError: another number of outputs than y has.
     """
     net = task.net
     assert isinstance(net, ResNet)
@@ -80,9 +79,6 @@ def refuse(task: Task) -> None:
         raise DescriptionError(WHERE, f"final_activation={net.final_activation!r} is not covered", "leave it out")
     if not isinstance(net.weights, Gaussian):
         raise DescriptionError(WHERE, f"weights={net.weights!r} are not covered", "use Gaussian weights")
-    if net.outputs not in (1, task.y.shape[1]):
-        why = f"y has {task.y.shape[1]} outputs and the description {net.outputs}"
-        raise InputError(WHERE, why, f"give outputs={task.y.shape[1]} in the description")
     if task.depth == inf and not (isinstance(net.scale, Power) and net.scale.exponent == -0.5):
         why = f"scale={net.scale!r} at infinite depth: branches that move features without exploding have 1/sqrt(DEPTH)"
         fix = "use scale=dl.DEPTH**-0.5 (or a multiple), or a finite depth"
