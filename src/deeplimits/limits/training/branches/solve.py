@@ -82,6 +82,11 @@ def solve(task: Task, scheme: Scheme, repeat: int, report: Callable[[int], None]
     Raises:
         NoLimit: training diverges.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _descended(task, scheme, repeat, report)
+
+
+def _descended(task: Task, scheme: Scheme, repeat: int, report: Callable[[int], None]) -> Run:
     problem, P = task.problem, len(task.problem.states)
     Q = task.basis()
     field, readout = _units(task, Q, scheme.nodes, repeat)
