@@ -11,6 +11,7 @@ from torch import nn
 
 from deeplimits.claims import agreement
 from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Step
+from deeplimits.claims.one_hidden_layer import limits
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.numerics.fit import slope
 from deeplimits.plane.record import Estimate
@@ -35,11 +36,17 @@ POWERS = {0.0: "1", 0.5: "1/√n", 1.0: "1/n"}
 
 @dataclass(frozen=True)
 class Sizes:
-    """Widths, networks of each, and the widths of the plans that are compared with exponents."""
+    """Widths, networks of each, and the widths of the plans that are compared with exponents.
+
+    `limit` is (widths, networks of each) beside the limit of one hidden layer, `plain` (width, networks) of those that
+    are trained neuron by neuron.
+    """
 
     widths: tuple[int, ...]
     networks: int
     plan: tuple[int, int]
+    limit: tuple[tuple[int, ...], int]
+    plain: tuple[int, int]
 
 
 def output_exponent(found: Abc) -> float:
@@ -159,6 +166,11 @@ def plans(sizes: Sizes) -> Measured:
     return Measured([part], [])
 
 
+def limit(sizes: Sizes) -> Measured:
+    """Measure how networks of one hidden layer come to their limit, which is solved exactly."""
+    return limits(*sizes.limit, sizes.plain)
+
+
 def _builder(hidden: int):
     def build(width: int) -> nn.Module:
         inner = [layer for _ in range(hidden - 1) for layer in (nn.Linear(width, width, bias=False), nn.Tanh())]
@@ -173,11 +185,17 @@ CLAIM = Claim(
     key="yang-hu-2020-tp4",
     statement=(
         "The exponents of an abc-parametrization decide whether an infinitely wide network learns features or stays in "
-        "a kernel regime; muP learns them in every layer."
+        "a kernel regime; muP learns them in every layer, and has a limit that can be computed."
     ),
     source="yang-hu-2020-tp4, Definition 3.2 and Theorems 3.3 to 3.6",
     headline=HEADLINE,
-    steps=(Step("table", table, 20.0), Step("plans", plans, 1.0)),
-    full=Sizes(widths=(64, 128, 256, 512, 1024, 2048, 4096), networks=24, plan=(64, 1024)),
-    reduced=Sizes(widths=(64, 128, 256), networks=8, plan=(32, 128)),
+    steps=(Step("table", table, 20.0), Step("plans", plans, 1.0), Step("limit of one hidden layer", limit, 20.0)),
+    full=Sizes(
+        widths=(64, 128, 256, 512, 1024, 2048, 4096),
+        networks=24,
+        plan=(64, 1024),
+        limit=((64, 256, 1024, 4096, 16384), 1000),
+        plain=(1024, 48),
+    ),
+    reduced=Sizes(widths=(64, 128, 256), networks=8, plan=(32, 128), limit=((64, 16384), 50), plain=(64, 4)),
 )
