@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from math import inf
+from math import inf, nan
 from os import PathLike
 from typing import Any, Protocol
 
@@ -180,8 +180,9 @@ def _loss(task: Task, outputs: Array) -> tuple[Array, Array]:
     """Return the loss of the mean outputs at every time, and its standard error over marches."""
     apart, count = outputs.mean(0) - task.y, len(outputs)
     slopes = ((outputs - outputs.mean(0)) * apart).sum((2, 3))
-    scale = 1 / (count * (count - 1)) if count > 1 else 0.0 if task.solver == "exact" else np.nan
-    return (apart**2).sum((1, 2)) / 2, np.sqrt((slopes**2).sum(0) * scale)
+    scale = 1 / (count * (count - 1)) if count > 1 else 0.0 if task.solver == "exact" else nan
+    error: Array = np.sqrt((slopes**2).sum(0) * scale)
+    return (apart**2).sum((1, 2)) / 2, error
 
 
 def _record(task: Task, courses: Iterable[Course], several: bool, needed: int) -> MeanField:
@@ -196,10 +197,22 @@ def _record(task: Task, courses: Iterable[Course], several: bool, needed: int) -
         moved = float(np.abs(mean.outputs - mean.coarser_outputs).max())
         text += f"; extrapolated in 1/depth: half the depths move the outputs by {moved:.1e}"
     loss, loss_error = _loss(task, outputs)
-    return MeanField(
+    record = MeanField(
         mean, error, loss, loss_error, task.y, task.depth, task.gamma, task.rate, task.solver,
         0 if exact else task.samples, len(outputs), task.seed, text, several,
     )  # fmt: skip
+    return replace(record, text=text + _edge(record))
+
+
+def _edge(record: MeanField) -> str:
+    """Say from which step on the steps overshoot, where they do."""
+    past = np.flatnonzero(record.rate * record.sharpness > 2)
+    if not len(past):
+        return ""
+    most = float((record.rate * record.sharpness).max())
+    return (
+        f"; from step {past[0]} on, rate times the kernel's largest eigenvalue passes 2 (at most {most:.3g}): unstable"
+    )
 
 
 __all__ = ["Family", "mean_field"]

@@ -184,7 +184,7 @@ class MeanField:
     def sharpness(self) -> Array:
         """Largest eigenvalue of kernel[t, t], (T,); errors change sign and grow where rate times it is above 2."""
         now = np.einsum("ttij->tij", self.kernel)
-        return np.linalg.eigvalsh(now)[:, -1]
+        return np.asarray(np.linalg.eigvalsh(now)[:, -1], dtype=np.float64)
 
     def _squeezed(self, values: Array) -> Array:
         return values if self.several else values[..., 0]

@@ -66,7 +66,7 @@ class Diverged(Exception):
 
 
 def exploded(outputs: Array, y: Array) -> bool:
-    """Say whether outputs, (P, C), are no longer finite, or their loss is a million times that of outputs 0 or errors 1."""
+    """Say whether outputs, (P, C), are not finite, or their loss is a million times that of outputs 0 or errors 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         loss = float(((outputs - y) ** 2).sum())
     return not loss <= EXPLODED * max(float((y**2).sum()), y.size)
