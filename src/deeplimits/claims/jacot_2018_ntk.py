@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from deeplimits.claims import agreement
+from deeplimits.claims import agreement, lazy_limit
 from deeplimits.claims.agreement import CONFIDENCE
 from deeplimits.claims.claim import Claim, Curve, Measured, Panel, Step
 from deeplimits.claims.inputs import sphere
+from deeplimits.claims.lazy_limit import LazySizes
 from deeplimits.claims.one_thread import one_thread
 from deeplimits.numerics.fit import slope
 from deeplimits.numerics.seeds import generator
@@ -21,12 +22,13 @@ DEPTH, FEATURES, WEIGHT_STD, BIAS_STD = 2, 4, 1.3, 0.1
 
 @dataclass(frozen=True)
 class Sizes:
-    """(width, networks) at the start and in training; inputs, and steps of gradient descent."""
+    """(width, networks) at the start and in training; inputs, and steps of gradient descent; one hidden layer."""
 
     start: tuple[tuple[int, int], ...]
     training: tuple[tuple[int, int], ...]
     inputs: int
     steps: int
+    lazy: LazySizes
 
 
 def _net(activation: str) -> Any:
@@ -140,6 +142,21 @@ def training(sizes: Sizes) -> Measured:
     return Measured(parts, [Panel(title, "width n", "relative change of the NTK", [curve], y_scale="log")])
 
 
+def linear(sizes: Sizes) -> Measured:
+    """Measure single networks of one hidden layer beside the linear equation of the limit."""
+    return lazy_limit.linear(sizes.lazy)
+
+
+def law(sizes: Sizes) -> Measured:
+    """Measure the law of trained networks beside that of the limit."""
+    return lazy_limit.law(sizes.lazy)
+
+
+def edge(sizes: Sizes) -> Measured:
+    """Measure the largest stable learning rate beside that of the limit."""
+    return lazy_limit.edge(sizes.lazy)
+
+
 CLAIM = Claim(
     key="jacot-2018-ntk",
     statement=(
@@ -148,12 +165,37 @@ CLAIM = Claim(
     ),
     source="jacot-2018-ntk",
     headline=HEADLINE,
-    steps=(Step("start", start, 10.0), Step("training", training, 30.0)),
+    steps=(
+        Step("start", start, 10.0),
+        Step("training", training, 18.0),
+        Step("linear", linear, 8.0),
+        Step("law", law, 5.0),
+        Step("edge", edge, 2.0),
+    ),
     full=Sizes(
         start=((64, 1000), (128, 1000), (256, 800), (512, 600), (1024, 400)),
         training=((32, 60), (64, 60), (128, 40), (256, 24), (512, 12)),
         inputs=12,
         steps=60,
+        lazy=LazySizes(
+            linear=((64, 128), (256, 256), (1024, 192), (4096, 96)),
+            law=(2048, 150),
+            times=(5, 30, 200),
+            draws=400,
+            edge=(32768, 12),
+        ),
     ),
-    reduced=Sizes(start=((32, 100), (64, 100)), training=((16, 8), (64, 8)), inputs=6, steps=30),
+    reduced=Sizes(
+        start=((32, 100), (64, 100)),
+        training=((16, 8), (64, 8)),
+        inputs=6,
+        steps=30,
+        lazy=LazySizes(
+            linear=((32, 8), (64, 8), (128, 8)),
+            law=(256, 40),
+            times=(5, 30),
+            draws=200,
+            edge=(4096, 4),
+        ),
+    ),
 )
