@@ -128,3 +128,23 @@ def test_too_large():
     for name, length in (("tanh", 1e200), ("softplus", 1e60)):
         with pytest.raises(dl.errors.PrecisionError, match=r"entry \(0, 0\) is larger than float64 holds"):
             dl.kernel(Net(name), [np.array([[0.0], [length]])], get="nngp")
+
+
+@pytest.mark.parametrize("layer", ["erf", "gelu", dl.act.Sin(1.0, 3.0), dl.act.GaussianBump()], ids=str)
+def test_closed_forms_by_their_series(layer):
+    """The walk on a series by quadrature, against the general one on the closed form."""
+    x, net = steps(3, 2), law(layer)
+    found = solve._with_variances(net, x, None, kink.SECOND)
+    slow, padded = general.Equation(net.family, net.weight, net.bias, net.start, kink.SECOND), solve._padded(x)
+    own = general.own(padded, slow)
+    np.testing.assert_allclose(found[0], general.pairs(padded, padded, (own, own), slow).numpy(), rtol=1e-10)
+    assert mehler(layer).grid(x, None) is not None
+
+
+def test_no_series_in_place_of_a_closed_form_where_it_is_worse():
+    """sin(9 u) at variance 400 turns too fast for quadrature."""
+    quick, x = dl.act.Sin(1.0, 9.0), steps(2)
+    assert mehler(quick, start=400.0).grid(x, None) is None
+    found = solve._with_variances(law(quick, start=400.0), x, None, kink.EULER)[0]
+    growth = 0.49 * (1 - np.exp(-2 * 81 * 400)) / 2 + 0.25  # E[sin^2]
+    np.testing.assert_allclose(found, 400 + growth * (x[0][0] @ x[0][0]), rtol=1e-13)

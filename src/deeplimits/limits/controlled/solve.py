@@ -18,14 +18,18 @@ from deeplimits.limits.controlled.mehler import Mehler
 from deeplimits.limits.controlled.table import Table
 from deeplimits.numerics.gaussian.expansion import Expansion
 from deeplimits.numerics.gaussian.family import Family
+from deeplimits.numerics.gaussian.hermite import Smooth
 from deeplimits.numerics.gaussian.linear import Linear
 from deeplimits.numerics.gaussian.rectified import RectifiedPower
+from deeplimits.numerics.gaussian.series import Series
+from deeplimits.numerics.gaussian.trigonometric import Bump
 from deeplimits.numerics.path import at
 
 ACCURACY, SHARPEST = 1e-3, 1e-7
 TOLD = 10.0  # times what was wanted is worth a warning
 TRIED, FINEST, POINTS = (2, kink.LANES), 6, 512
 TINY = 1e-300
+CLOSE = 1e-13  # error of a series in place of a closed form
 LEFT_OUT = {kink.EULER: 1e-16, kink.SECOND: 1e-11}
 """Share of an activation's Hermite series that a scheme may leave out."""
 Paths = Sequence[np.ndarray]
@@ -183,6 +187,9 @@ def _equation(law: Law, scheme: Scheme) -> general.Equation:
     numbers = (law.family, law.weight, law.bias, law.start, scheme)
     if isinstance(law.family, Expansion):
         return Mehler(*numbers, Table(law.family, LEFT_OUT[scheme]))
+    if isinstance(law.family, Smooth | Bump):  # closed forms, but dearer than a series as good
+        series = Series(law.family.function, law.family.derivative, ("closed form", law.family))
+        return Mehler(*numbers, Table(series, LEFT_OUT[scheme], CLOSE))
     return general.Equation(*numbers)
 
 

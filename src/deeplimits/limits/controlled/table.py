@@ -28,20 +28,23 @@ class Table:
         places: where in `values` octave n + LOWEST stands, or -1; shape (HIGHEST - LOWEST,).
     """
 
-    def __init__(self, family: Expansion, tolerance: float):
+    def __init__(self, family: Expansion, tolerance: float, error: float = np.inf):
         """Start without octaves.
 
         Args:
             family: known by its coefficients.
             tolerance: share of Q and P that may be left out of their series.
+            error: largest one of the family itself, relative; where it is more, there is no table.
         """
-        self.family, self.tolerance, self.count, self.order = family, tolerance, COUNTS[0], BLOCK
+        self.family, self.tolerance, self.error, self.count, self.order = family, tolerance, error, COUNTS[0], BLOCK
         self.octaves: list[int] = []
         self.limits = np.full(1, 2.0)
         self._arrange()
 
     def add(self, octave: int) -> bool:
         """Add an octave; return whether its polynomials agree with the series."""
+        if self.error < np.inf and not self.family.error(4.0 ** (octave + 1)) <= self.error:
+            return False
         self.octaves.append(octave)
         order = order_for(self.family, max(self.octaves), self.tolerance)
         self.order = -(-order // BLOCK) * BLOCK

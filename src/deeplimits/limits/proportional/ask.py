@@ -63,7 +63,8 @@ def proportional(
         stays bounded: its drift is cubic, some paths explode, and those are left out and counted.
 
     Raises:
-        InputError: rows whose features are zero at the start (tokens may be), data, a ratio, samples, times, steps or a seed that cannot be used.
+        InputError: rows whose features are zero at the start (tokens may be); data, a ratio, samples, times, steps or a
+            seed that cannot be used.
         NoLimit: there is none, such as for skips that let attention's logits grow; says why.
         NoRule: a layer has no rule.
         DescriptionError: not a network of one repeated block.
