@@ -15,53 +15,16 @@ from deeplimits.transfer.evidence.side_by_side import Training
 from deeplimits.transfer.exponents.abc_parametrization import FEATURES, KERNEL, TRIVIAL, UNSTABLE
 
 
-def descent(net, gain, rate, steps):
-    """Return the loss of a linear network whose hidden matrices are trained by plain gradient descent."""
-    y = torch.from_numpy(linear.problem()[1]).float()
-    weights = [matrix.clone().requires_grad_() for matrix in net.hidden]
-
-    def loss():
-        h = net.first
-        for matrix in weights:
-            h = matrix @ h
-        return ((gain * net.readout) @ h - y).square().mean() / 2
-
-    for _ in range(steps):
-        gradients = torch.autograd.grad(loss(), weights)
-        with torch.no_grad():
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight -= rate * gradient
-    return loss().item()
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_losses_of_linear_networks_are_those_of_gradient_descent(steps):
-    """Float32 rounding of sums over 32 neurons: 1e-4."""
-    net, rates = linear.drawn(32, seed=1), [0.3, 1.0, 2.0]
-    found = linear.trained_losses(net, 1.0, torch.tensor(rates), steps)
-    expected = [descent(net, 1.0, rate, steps) for rate in rates]
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("gain", [1.0, sqrt(32)])
-def test_the_best_rate_of_one_step_is_found_exactly(gain):
-    """No rate of a fine grid does better than rounding: 1e-5 of the loss."""
-    net = linear.drawn(32, seed=2)
-    best = linear.best_of_one_step(net, gain)
-    grid = torch.tensor(best * np.geomspace(0.01, 10.0, 400)).float()
-    at_best = linear.trained_losses(net, gain, torch.tensor([best]), 1).item()
-    assert linear.trained_losses(net, gain, grid, 1).min().item() >= at_best * (1 - 1e-5)
-
-
-def test_the_limit_of_the_best_rate_minimises_the_limiting_loss():
-    """At infinite width f moves by rate (L/m) K y: the loss is a parabola in the rate."""
+def test_best_rates_are_those_of_the_claim_s_problem():
+    """The limit minimises the limiting loss: f moves by rate (L/m) K y, and the loss is a parabola."""
     X, y = linear.problem()
-    K, best = X @ X.T / linear.FEATURES, float(linear.limit(y))
+    K, best = X @ X.T / linear.FEATURES, linear.sampled("mup", ((32, 4), (64, 3)), 1)
 
     def loss(rate):
         return np.sum((rate * linear.HIDDEN / linear.ROWS * K @ y - y) ** 2)
 
-    assert loss(best) < min(loss(0.999 * best), loss(1.001 * best))
+    assert loss(best.limit) < min(loss(0.999 * best.limit), loss(1.001 * best.limit))
+    assert [len(rates) for rates in best.rates] == [4, 3]
 
 
 @pytest.mark.parametrize(

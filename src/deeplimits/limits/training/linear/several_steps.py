@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 WINDOW, SPACING = 8.0, 0.5  # octaves of a search, and between its rates
-FINER = (8.0, 32.0)  # spacings of the searches around its minimum, over that of the first
+FINER = (4.0, 16.0)  # finenesses of the searches around its minimum, over that of the first
 REACH = 40  # half windows that a search may move before it gives up
 
 
@@ -29,21 +29,27 @@ def losses(x: Array, y: Array, weights: tuple[Array, list[Array], Array], rates:
     """
     first, hidden, readout = weights
     many, (rows, outputs), size = len(rates), y.shape, len(first)
-    bottom, top = first @ x.T, np.broadcast_to(readout.T, (many, size, outputs))
+    _, length, right = np.linalg.svd(x, full_matrices=False)
+    right = right[length > 1e-12 * length[0]].T
+    # states of all rows are those of as many directions as the rank of x, times T
+    bottom, T, top = first @ right, (x @ right).T, np.broadcast_to(readout.T, (many, size, outputs))
     changes = [(np.zeros((many, size, 0)), np.zeros((many, size, 0))) for _ in hidden]
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(steps + 1):
             states = [np.broadcast_to(bottom, (many, *bottom.shape))]
             for W, (a, b) in zip(hidden, changes, strict=True):
                 states.append(_times(W, states[-1]) + a @ (b.mT @ states[-1]))
-            wrong = states[-1].mT @ top - y
+            wrong = T.T @ (states[-1].mT @ top) - y
             if step == steps:
                 break
             back = [top]
             for W, (a, b) in zip(hidden[:0:-1], changes[:0:-1], strict=True):
                 back.append(_times(W.T, back[-1]) + b @ (a.mT @ back[-1]))
             changes = [
-                (np.concatenate([a, -rates[:, None, None] * move], -1), np.concatenate([b, state @ wrong / rows], -1))
+                (
+                    np.concatenate([a, -rates[:, None, None] * move], -1),
+                    np.concatenate([b, state @ (T @ wrong / rows)], -1),
+                )
                 for (a, b), move, state in zip(changes, reversed(back), states[:-1], strict=True)
             ]
         found = np.square(wrong).sum((1, 2)) / (2 * rows)
@@ -73,7 +79,7 @@ def search(loss: Callable[[Array], Array], unit: float) -> float:
         unit: a rate of the size that is looked for.
 
     Returns:
-        A rate within 1e-3 of itself of the minimum, from a parabola through three losses 1/64 of an octave apart; NaN
+        A rate within 1e-3 of itself of the minimum, from a parabola through three losses 1/32 of an octave apart; NaN
         if the loss has no minimum within 2^(+-100) of the unit.
 
     Example:
@@ -91,7 +97,7 @@ def search(loss: Callable[[Array], Array], unit: float) -> float:
         return np.nan
     middle, low, lowest, high = grid[place], np.nan, np.nan, np.nan
     for finer in FINER:
-        grid = middle + SPACING / finer * np.arange(-8, 9)
+        grid = middle + SPACING / finer * np.arange(-4, 5)
         found = loss(unit * 2.0**grid)
         place = min(max(int(np.argmin(found)), 1), len(grid) - 2)
         middle, (low, lowest, high) = grid[place], found[place - 1 : place + 2]
