@@ -28,7 +28,6 @@ from deeplimits.numerics.path import at
 ACCURACY, SHARPEST = 1e-3, 1e-7
 TOLD = 10.0  # times what was wanted is worth a warning
 TRIED, FINEST, POINTS = (2, kink.LANES), 6, 512
-TINY = 1e-300
 CLOSE = 1e-13  # error of a series in place of a closed form
 LEFT_OUT = {kink.EULER: 1e-16, kink.SECOND: 1e-11}
 """Share of an activation's Hermite series that a scheme may leave out."""
@@ -252,7 +251,9 @@ def _levels(law: Law, dx: Paths, dy: Paths | None, wanted: float = inf) -> int |
         if not np.isfinite(found).all():
             i, j = np.argwhere(~np.isfinite(found))[0]
             return int(at_x[i]), int(at_y[j])
-        size = np.maximum(np.sqrt(variances[0])[:, None] * np.sqrt(variances[1]), TINY)  # coarse cells may lose one
+        size = np.maximum(
+            np.sqrt(variances[0])[:, None] * np.sqrt(variances[1]), linear.TINY
+        )  # coarse cells may lose one
         moved = np.abs(_romberg(values) - _romberg(values[:-1]))
         most, sharp = ACCURACY * size, np.maximum(wanted, SHARPEST * size)
         if (moved <= np.minimum(most, sharp)).all():
