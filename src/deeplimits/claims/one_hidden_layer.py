@@ -103,7 +103,7 @@ def limits(widths: tuple[int, ...], networks: int, plain: tuple[int, int]) -> Me
         middle = float(np.mean([one.value for one in roots]))
         parts += [_constant(name, found, widths), _plain(name, algorithm, plain, middle)]
         curves.append(_curve(name, widths, roots, middle))
-    title = "Networks of one hidden layer come to their limit"
+    title = "One hidden layer, to its limit as 1/√n"
     panel = Panel(title, "width n", "distance to the limit; line: 1/√n", curves, y_scale="log")
     return Measured([*parts, _learned()], [panel])
 

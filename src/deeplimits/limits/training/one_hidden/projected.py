@@ -72,7 +72,8 @@ class Projected:
         return self.text
 
     def __repr__(self) -> str:
-        return f"Projected({self.hidden_layers} hidden layers, {len(self.loss) - 1} steps, {self.rows[-1]} rows)"
+        layers = f"{self.hidden_layers} hidden layer{'s' if self.hidden_layers > 1 else ''}"
+        return f"Projected({layers}, {len(self.loss) - 1} steps, {self.rows[-1]} rows)"
 
 
 def projected(

@@ -50,6 +50,11 @@ class Word2vec:
     text: str
 
     @property
+    def times(self) -> NDArray[np.int64]:
+        """Numbers of steps taken before every batch, (steps,)."""
+        return np.arange(self.losses.shape[1])
+
+    @property
     def gram(self) -> Array:
         """Mean Gram matrix of the embedding, (K, W, W)."""
         return self.context_grams.mean(axis=0)
