@@ -42,6 +42,7 @@ def kernel(
     widths: Any = None,
     hyper: Mapping[str, Any] | None = None,
     dtype: Any = None,
+    corrections: bool = False,
 ) -> Any:
     """Return the NNGP kernel and the NTK of a network at infinite width, at a finite or infinite depth.
 
@@ -55,9 +56,10 @@ def kernel(
         widths: widths of the layers of open width, for the standard parametrization.
         hyper: {path: value} of hyperparameters (`net.hyperparameters()`); tensors are differentiated through.
         dtype: of the result; by default that of the inputs (integers: float64; half precision is computed in float32).
+        corrections: give the first order in 1/width as well: means and variances over networks, and where they hold.
 
     Returns:
-        Kernel with arrays of shape (N, M), or one array.
+        Kernel with arrays of shape (N, M), or one array; with corrections a CorrectedKernel.
 
     Valid when: widths go to infinity first; weights Gaussian or pseudo-iid; every layer trained (NTK).
 
@@ -77,6 +79,10 @@ def kernel(
         (1.648721, 4.121803)
     """
     kinds = _kinds(get)
+    if corrections is not False:
+        from deeplimits.limits.corrections import ask
+
+        return ask.corrected(net, X1, X2, depth, get, parametrization, widths, hyper, dtype, corrections)
     if isinstance(net, ControlledResNet):
         from deeplimits.limits.controlled import ask
 
