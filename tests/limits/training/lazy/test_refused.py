@@ -36,7 +36,7 @@ def ask(**options):
         ({"time": True}, InputError, "time=True"),
         ({"time": [1.0, None]}, InputError, "time=None"),
         ({"time": []}, InputError, "time is empty"),
-        ({"time": [[1.0]]}, InputError, "time=[[1.0]]"),
+        ({"time": [[1.0]]}, InputError, "time=[1.0]"),
         (GD | {"time": 2.5}, InputError, "time=2.5 is not a whole number >= 0"),
         (GD | {"rate": None}, DescriptionError, "without a rate"),
         (GD | {"rate": 0.0}, InputError, "rate=0.0"),
@@ -60,7 +60,9 @@ def ask(**options):
         ({"y": 1.0}, InputError, "y has shape ()"),
         ({"y": None}, InputError, "y is None"),
         ({"y": ["a"] * 9}, InputError, "y has dtype <U1"),
-        ({"y": [[1.0], [1.0, 2.0]]}, InputError, "y is not an array"),
+        ({"y": [[1.0], [1.0, 2.0]]}, InputError, "y is a list that makes no array"),
+        ({"y": np.array(["1"] * 9, dtype=object)}, InputError, "y holds '1', which is no number"),
+        ({"y": np.ma.masked_array(Y, Y[2, 1] == Y)}, InputError, "y is masked at row 2"),
         ({"y": Y + 1j}, InputError, "y has dtype complex128"),
         ({"y": np.where(Y[3, 1] == Y, nan, Y)}, InputError, "y has nan at row 3, column 1"),
         ({"X": np.where(X[2, 0] == X, inf, X)}, InputError, "X has inf at row 2, column 0"),
@@ -77,6 +79,11 @@ def ask(**options):
 )
 def test_refused(options, kind, words):
     refused(ask(**options), kind, words)
+
+
+def test_times_out_of_range():
+    refused(ask(time=10**400), InputError, "is not a number >= 0 or infinity")
+    refused(ask(**GD | {"time": 10**400}), InputError, "leaves the range of float64")
 
 
 def test_too_large(monkeypatch):

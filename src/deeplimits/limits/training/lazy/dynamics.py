@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf, isfinite, nan
+from math import inf, nan
 from numbers import Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ class Dynamics:
         Raises:
             InputError: not a number or a list of numbers, negative, or no whole number of steps.
         """
-        time = time.item() if isinstance(time, np.ndarray) and time.ndim == 0 else time
-        several = isinstance(time, list | tuple | np.ndarray) and np.ndim(time) == 1
+        time = time.tolist() if hasattr(time, "tolist") else time
+        several = isinstance(time, list | tuple | range)
         values = list(time) if several else [time]
         if not values:
             raise InputError(self.where, "time is empty", "give at least one time")
@@ -84,7 +85,10 @@ class Dynamics:
                 check_number(self.where, "time", value, least=0.0, infinite=True)
             else:
                 whole(self.where, "time", value, minimum=0, infinite=True)
-        found = np.array(values, dtype=np.float64)
+        try:
+            found = np.array(values, dtype=np.float64)
+        except OverflowError:
+            raise InputError(self.where, "a time leaves the range of float64", "give time=inf for the end") from None
         return found if several else found[0, ...]
 
     def largest_rate(self, top: float) -> float:
@@ -184,7 +188,9 @@ def check_number(
         InputError: it is not.
     """
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else nan
-    if not (number > least if open_ else number >= least) or not (infinite or isfinite(number)):
+    if not (number > least if open_ else number >= least) or not (
+        number <= float_info.max or (infinite and number == inf)
+    ):
         also = " or infinity" if infinite else ""
         why = f"{name}={value!r} is not a number {'>' if open_ else '>='} {least:g}{also}"
         raise InputError(where, why, f"give {name} as such a number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,19 @@ def targets_of(where: str, y: Any, rows: int) -> Array:
     shapes = f"give one number a row, shape ({rows},), or one row of numbers a row, shape ({rows}, outputs)"
     if y is None:
         raise InputError(where, "y is None", shapes)
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        row = int(np.argwhere(np.ma.getmaskarray(y))[0][0])
+        raise InputError(where, f"y is masked at row {row}", "drop that row, or fill it: y.filled(0.0)")
     try:
-        values = np.asarray(y.detach().cpu().numpy() if is_tensor(y) else y)
-    except (ValueError, TypeError) as error:
-        raise InputError(where, f"y is not an array ({error})", shapes) from None
+        given: Any = y
+        values = np.asarray(given.detach().cpu().numpy() if is_tensor(y) else y)
+    except (ValueError, TypeError, RuntimeError):
+        raise InputError(where, f"y is a {type(y).__name__} that makes no array of numbers", shapes) from None
     if values.dtype.kind == "O":
-        try:
-            values = values.astype(np.float64)
-        except (ValueError, TypeError):
-            raise InputError(where, "y holds entries that are not numbers", "encode classes as numbers") from None
+        odd = [entry for entry in values.ravel().tolist() if not isinstance(entry, Real)]
+        if odd:
+            raise InputError(where, f"y holds {odd[0]!r:.40}, which is no number", "encode classes as numbers")
+        values = values.astype(np.float64)
     if values.dtype.kind not in "fiub":
         why = f"y has dtype {values.dtype}; its first entry is {values.ravel()[:1].tolist()}"
         raise InputError(where, why, "give real numbers; encode classes as -1 and 1, or as one column each")

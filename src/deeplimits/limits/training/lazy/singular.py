@@ -41,9 +41,12 @@ def refuse_coincident(where: str, kernel: Array, rows: Array) -> None:
     silent = np.flatnonzero(sizes**2 <= len(rows) * ROUNDING * sizes.max() ** 2)
     if silent.size:
         named = ", ".join(str(row) for row in silent[:NAMED]) + (", among others" if silent.size > NAMED else "")
-        zero = "is zeros" if not rows[silent[0]].any() else "is small beside the others"
+        if not sizes.any():
+            why = "the kernel vanishes at every row, as where all rows, weight_std or readout_std are 0"
+            raise InputError(where, why, "give rows and weights that are not 0")
+        zero = "holds zeros only" if not rows[silent[0]].any() else "is small beside others"
         why = f"the kernel is singular: its diagonal vanishes at row {named}, which {zero}"
-        raise InputError(where, why, WAYS)
+        raise InputError(where, why, f"bring rows to one size, {WAYS}")
     found: list[str] = []
     for one in range(len(rows) - 1):
         cosines = kernel[one, one + 1 :] / (sizes[one] * sizes[one + 1 :])
