@@ -8,6 +8,7 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME: dict[str, str] = {
+    "MeanField": "limits.training.mean_field.record",
     "MeanODE": "limits.training.branches.record",
     "MeanResNet": "architecture.branches",
     "mean_ode": "limits.training.branches.ask",
