@@ -88,7 +88,7 @@ def gradient_flow(
     law = _law(task)
     parts = [_at(task, law, part) for part in _parts(task)]
     means, spreads = (np.concatenate(found, axis=1) for found in zip(*parts, strict=True))
-    matrices = _covariance(task, law) if task.full else None
+    matrices = spreads if task.full else None
     if matrices is not None:
         spreads = np.diagonal(matrices, axis1=1, axis2=2)
     train_means = np.stack([law.train_mean(float(t)) for t in task.time.ravel()])
@@ -170,7 +170,7 @@ def _law(task: _Task) -> Ensemble:
 
 def _parts(task: _Task) -> list[slice]:
     rows, held = len(task.points), 8 * len(task.X) * (2 if task.readout else 4)
-    size = max(1, BLOCK_BYTES // held) if task.test is not None else rows
+    size = rows if task.full or task.test is None else max(1, BLOCK_BYTES // held)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
@@ -184,24 +184,20 @@ def _cross(task: _Task, law: Ensemble, part: slice) -> tuple[Array, Array]:
 
 
 def _at(task: _Task, law: Ensemble, part: slice) -> tuple[Array, Array]:
-    """Return means (T, m, C) and variances (T, m) at some of the points."""
+    """Return means (T, m, C), and variances (T, m) or covariances (T, m, m), at some of the points."""
     nngp, projected = _cross(task, law, part)
-    start = variances(task.net, task.points[part], task.depth)
-    means, spreads = [], []
-    for time in task.time.ravel():
-        means.append((projected * law.gain(float(time))) @ law.mode_targets)
-        spreads.append(start if task.full else start + law.added(projected, nngp, float(time), full=False))
-    return np.stack(means), np.stack(spreads)
-
-
-def _covariance(task: _Task, law: Ensemble) -> Array:
-    """Return covariances at all points, shape (T, M, M)."""
-    nngp, projected = _cross(task, law, slice(None))
-    start = kernel(task.net, task.points, depth=task.depth, get="nngp")
-    found = np.stack([start + law.added(projected, nngp, float(time), full=True) for time in task.time.ravel()])
-    places = np.arange(len(start))
-    found[:, places, places] = np.maximum(found[:, places, places], 0.0)
-    return found
+    points, times = task.points[part], [float(time) for time in task.time.ravel()]
+    if task.full:
+        start = kernel(task.net, points, depth=task.depth, get="nngp")
+    else:
+        start = variances(task.net, points, task.depth)
+    means = [(projected * law.gain(time)) @ law.mode_targets for time in times]
+    spreads = [start + law.added(projected, nngp, time, task.full) for time in times]
+    found = np.stack(spreads)
+    if task.full:
+        places = np.arange(len(points))
+        found[:, places, places] = np.maximum(found[:, places, places], 0.0)
+    return np.stack(means), found
 
 
 def _text(task: _Task) -> str:
