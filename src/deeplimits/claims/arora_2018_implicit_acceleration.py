@@ -157,7 +157,7 @@ def _diabetes(sizes: Sizes) -> list[Part]:
     from scipy.optimize import minimize
     from sklearn.datasets import load_diabetes
 
-    X, y = load_diabetes(return_X_y=True)
+    X, y = (np.asarray(part, dtype=np.float64) for part in load_diabetes(return_X_y=True))
     left, _, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     task = Regression(left * len(y) ** 0.5, (y - y.mean()) / y.std(), 4)
     wrong = lambda w: task.X @ w - task.y

@@ -126,6 +126,7 @@ def test_shapes_and_long_waits():
         (lambda: mode_delay([2, True]), "layers=True"),
         (lambda: mode_delay(2, target=-1.0), "target=-1"),
         (lambda: mode_delay(2, target="a"), "target='a'"),
+        (lambda: mode_delay(2, initial=0.96), "initial=0.96 is not below share=0.95"),
     ],
 )
 def test_refused(call, words):

@@ -86,6 +86,7 @@ def _whitening(x: Array) -> Array:
 
 def _modes(x: Array, y: Array) -> tuple[Array, Array, Array, Array]:
     """Return targets, speeds and directions of the modes."""
+    check_memory(WHERE, 24 * x.shape[1] ** 2, "the covariance of the inputs", "use fewer columns")
     with np.errstate(over="ignore", invalid="ignore"):
         both, inputs = y.T @ x, x.T @ x
     if not (np.isfinite(both).all() and np.isfinite(inputs).all()):

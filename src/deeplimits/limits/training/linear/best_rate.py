@@ -22,7 +22,9 @@ from deeplimits.progress import Bar
 Array = NDArray[np.float64]
 
 RULES = ("mup", "sp", "ntp")
-BLOCK = 2**21  # numbers of one array of many networks
+LARGEST = 1e40  # fourth powers of such numbers, and their inverses, fit float64
+DEEPEST = 20
+BLOCK = 2**17  # numbers of one array of many networks, which then stays in the cache
 
 
 def best_rate(X: Any, y: Any, hidden: int = 3) -> float:
@@ -48,7 +50,7 @@ def best_rate(X: Any, y: Any, hidden: int = 3) -> float:
         2.0
     """
     x, targets, number = _problem("best_rate", X, y, hidden)
-    return float(_limit(x, targets, number, "best_rate"))
+    return float(_limit(x, targets, number))
 
 
 def best_rate_law(X: Any, y: Any, hidden: int = 3, samples: int = 10000, seed: SupportsIndex = 0) -> Array:
@@ -79,7 +81,7 @@ def best_rate_law(X: Any, y: Any, hidden: int = 3, samples: int = 10000, seed: S
     count = whole(where, "samples", samples)
     random = generator(seed, "best rate", "law")
     initial = x @ random.standard_normal((count, x.shape[1], targets.shape[1]))
-    return _limit(x, targets - initial, number, where)
+    return _limit(x, targets - initial, number)
 
 
 def best_rates(
@@ -104,7 +106,7 @@ def best_rates(
         X: inputs, shape (P, d).
         y: targets, shape (P,) or (P, C).
         widths: n, whole numbers.
-        hidden: L, the number of trained matrices.
+        hidden: L, the number of trained matrices, at most 20 for one step.
         rule: "mup"; "sp", V of N(0, 1/n); or "ntp", the same with steps of rate/n times the gradient.
         steps: of gradient descent.
         networks: at every width, one number or one a width.
@@ -128,15 +130,20 @@ def best_rates(
     if rule not in RULES:
         raise InputError(where, f"there is no rule {rule!r}", nearest(str(rule), RULES))
     steps = whole(where, "steps", steps)
+    if steps == 1 and number > DEEPEST:
+        why = f"hidden={number}: the roots of the loss, a polynomial of degree {2 * number}, are lost to rounding"
+        raise InputError(where, why, f"give hidden <= {DEEPEST}, or steps > 1, which searches")
     sizes = [whole(where, "width", n) for n in _several(where, "widths", widths)]
     given = _several(where, "networks", networks) if hasattr(networks, "__iter__") else [networks] * len(sizes)
     counts = [whole(where, "networks", count) for count in given]
     if len(counts) != len(sizes) or len(set(sizes)) < len(sizes):
         why = f"widths={sizes} and networks={counts} do not fit"
         raise InputError(where, why, "give every width once, and one number of networks or one a width")
-    needed = 8 * (number + 1) * max(sizes) ** 2 if steps > 1 else 32 * max(sizes) * (number + 1) * sum(x.shape)
+    needed = 32 * max(sizes) * (number + 1) * sum(x.shape)
+    if steps > 1:
+        needed += 8 * (number + 1) * max(sizes) * (max(sizes) + several_steps.RATES * 4 * steps * targets.shape[1])
     check_memory(where, needed, "one network", "ask for smaller widths")
-    limit, found = float(_limit(x, targets, number, where)), []
+    limit, found = float(_limit(x, targets, number)), []
     with Bar(sum(_cost(*one, steps) for one in zip(sizes, counts, strict=True)), description=where) as bar:
         for width, count in zip(sizes, counts, strict=True):
             std, unit = (1 / width, limit) if rule == "mup" else (1 / sqrt(width), limit / width)
@@ -177,23 +184,18 @@ def _asymptote(rule: str, steps: int, limit: float) -> float:
 def _problem(where: str, X: Any, y: Any, hidden: int) -> tuple[Array, Array, int]:
     x, targets, _ = check_data(where, X, y)
     number = whole(where, "hidden", hidden)
-    size = np.abs(x).max() * np.abs(targets).max()
-    if not 1e-100 < size < 1e100:
-        raise InputError(where, f"X times y reaches {size:g}", "give data that are not zero, in units of order 1")
-    with np.errstate(over="ignore", under="ignore"):
-        explained = np.linalg.norm(x.T @ targets) / (np.linalg.norm(x) * np.linalg.norm(targets))
-    if not explained > 1e-12:
+    for name, size in (("X", np.abs(x).max()), ("y", np.abs(targets).max())):
+        if not 1 / LARGEST < size < LARGEST:
+            raise InputError(where, f"{name} reaches {size:g}", "give data that are not zero, in units of order 1")
+    if not np.linalg.norm(x.T @ targets) > 1e-12 * np.linalg.norm(x) * np.linalg.norm(targets):
         raise InputError(where, "X'y is zero: no step helps", "give targets that depend on the inputs")
     return x / sqrt(x.shape[1]), targets, number
 
 
-def _limit(x: Array, residual: Array, hidden: int, where: str) -> Array:
+def _limit(x: Array, residual: Array, hidden: int) -> Array:
     """Return (P/L) r'Kr / r'K^2 r for residuals (..., P, C)."""
     slope = x.T @ residual
-    found = len(x) / hidden * np.square(slope).sum((-2, -1)) / np.square(x @ slope).sum((-2, -1))
-    if not np.isfinite(found).all():
-        raise InputError(where, "X is too small or too large for float64", "give data in units of order 1")
-    return found
+    return len(x) / hidden * np.square(slope).sum((-2, -1)) / np.square(x @ slope).sum((-2, -1))
 
 
 def _several(where: str, name: str, values: Any) -> list[Any]:

@@ -23,7 +23,7 @@ class EndToEnd(torch.optim.Optimizer):
     output it is |w|^(2 - 2/N) (G + (N - 1) <G, w> w / |w|^2).
 
     Args:
-        params: matrices, shape (C, d), or vectors, shape (d,), which are one output; each is a network of its own.
+        params: matrices, shape (C, d), each a network of its own.
         lr: learning rate of every layer; for infinite N it is N times that.
         layers: N >= 1; may be infinite: sum_j / N then tends to (s_i^2 - s_k^2) / log(s_i^2 / s_k^2).
         weight_decay: of every layer.
@@ -35,8 +35,8 @@ class EndToEnd(torch.optim.Optimizer):
     and hidden layers are no narrower than min(C, d). Inputs need not be white, nor the loss quadratic.
 
     Raises:
-        InputError: parameters that are no real matrices or are zero (a saddle of two layers or more, which none leave),
-            numbers that cannot be, sparse gradients.
+        InputError: parameters that are no real matrices, biases among them, or are zero (a saddle of two layers or
+            more, which none leave), numbers that cannot be, sparse gradients.
         PrecisionError: a parameter or gradient that is no longer finite.
 
     Source: arora-2018-implicit-acceleration.
@@ -104,19 +104,19 @@ def preconditioned(weight: torch.Tensor, gradient: torch.Tensor, layers: float) 
     """Return sum_j (W W')^((N-j)/N) G (W' W)^((j-1)/N); for infinite N its N-th part.
 
     Args:
-        weight: W, shape (C, d) or (d,).
+        weight: W, shape (C, d).
         gradient: G, likewise.
         layers: N.
 
     Source: arora-2018-implicit-acceleration.
 
     Example:
-        >>> preconditioned(torch.tensor([2.0, 0.0]), torch.tensor([1.0, 1.0]), layers=2).tolist()
-        [4.0, 2.0]
+        >>> preconditioned(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 1.0]]), layers=2).tolist()
+        [[4.0, 2.0]]
     """
     if layers == 1:
         return gradient.clone()
-    if weight.ndim == 1 or 1 in weight.shape:
+    if 1 in weight.shape:
         return _single(weight, gradient, layers)
     kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
     G = gradient.to(kind)
@@ -159,8 +159,8 @@ def _factors(s: torch.Tensor, layers: Any) -> torch.Tensor:
 
 
 def _check_weight(index: int, weight: torch.Tensor, layers: float) -> None:
-    fix = "give matrices (C, d), or vectors (d,) of one output; leave biases and others to another optimizer"
-    if weight.ndim not in (1, 2) or weight.numel() == 0:
+    fix = "give matrices (C, d), of one output (1, d), and leave biases and others to another optimizer"
+    if weight.ndim != 2 or weight.numel() == 0:
         raise InputError(WHERE, f"parameter {index} has shape {tuple(weight.shape)}", fix)
     if not weight.dtype.is_floating_point:
         raise InputError(WHERE, f"parameter {index} is {weight.dtype}", "give real floating-point numbers")

@@ -112,7 +112,8 @@ def mode_delay(layers: float | Sequence[float], target: float = 1.0, initial: fl
         share: of the target, in (0, 1).
 
     Raises:
-        InputError: numbers that are negative, NaN or infinite, a share outside (0, 1), no whole number of layers.
+        InputError: numbers that are negative, NaN or infinite, a share outside (0, 1), a start beyond it, no whole
+            number of layers.
 
     Source: saxe-2013-deep-linear.
 
@@ -123,6 +124,9 @@ def mode_delay(layers: float | Sequence[float], target: float = 1.0, initial: fl
     """
     where = "mode_delay"
     wanted = check_share(where, share) * check_not_negative(where, "target", target)
+    if np.any(check_not_negative(where, "initial", initial) >= wanted):
+        why = f"initial={initial!r} is not below share={share:g} of target={target!r}"
+        raise InputError(where, why, "give a smaller initial strength, or a larger share")
     found = []
     for number in np.atleast_1d(np.asarray(layers, dtype=object)):
         count = whole(where, "layers", number, infinite=True)

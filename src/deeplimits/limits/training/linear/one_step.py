@@ -48,12 +48,12 @@ def one_step_rates(
     wrong = T @ ((A[-1].mT @ H[-1] @ T).mT - y) / rows
     # states are `vectors` times the coefficients of each power of the rate
     vectors, powers = H[0], [np.broadcast_to(np.eye(len(T)), (networks, len(T), len(T)))]
-    for W, a, h in zip(matrices, A, H[:-1], strict=True):
+    for W, a, h, after in zip(matrices, A, H[:-1], H[1:], strict=True):
         change = -unit * (h @ wrong).mT @ vectors
         old = [*powers, np.zeros_like(powers[0])]
         new = [np.zeros((networks, outputs, len(T))), *(change @ power for power in powers)]
         powers = [np.concatenate(pair, axis=1) for pair in zip(old, new, strict=True)]
-        vectors = np.concatenate([W.times(vectors), a], axis=-1)
+        vectors = np.concatenate([after, W.times(vectors[..., len(T) :]), a], axis=-1)
     out = A[-1].mT @ vectors
     outputs_by_power = np.stack([out @ power @ T for power in powers], axis=1)
     outputs_by_power[:, 0] -= y.T

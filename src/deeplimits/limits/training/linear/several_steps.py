@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 WINDOW, SPACING = 8.0, 0.5  # octaves of a search, and between its rates
+RATES = int(WINDOW / SPACING) + 1
 FINER = (4.0, 16.0)  # finenesses of the searches around its minimum, over that of the first
 REACH = 40  # half windows that a search may move before it gives up
 
