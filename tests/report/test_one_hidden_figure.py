@@ -39,7 +39,7 @@ def test_a_record_is_drawn(name):
     assert [data.title for _, (data,) in panels] == titles
     for _, (data,) in panels:
         assert "nan" not in data.describe()
-    if name not in ("maml", "word2vec"):  # drawn by the same two functions
+    if name not in ("maml", "word2vec"):  # the others are drawn by the same two functions
         return
     figure = dl.plot(record)
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == titles

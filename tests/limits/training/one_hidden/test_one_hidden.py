@@ -49,12 +49,12 @@ def test_a_linear_network_trains_as_the_root_of_its_gram():
 
 
 def test_drawn_roots_have_the_law_of_grams():
-    grams = {draw: draw(9, 2, 1, 4000, 0).gram for draw in (start.drawn, start.linear_drawn)}
+    grams = {draw: draw(9, 2, 1, 1500, 0).gram for draw in (start.drawn, start.linear_drawn)}
     for gram in grams.values():
         upper = gram[:, *np.triu_indices(3)]
         mean, variance = np.array([1, 0, 0, 1, 0, 1]), np.array([2, 1, 1, 2, 1, 2]) / 9
-        assert np.all(np.abs(upper.mean(0) - mean) < 5 * np.sqrt(variance / 4000))
-        np.testing.assert_allclose(upper.var(0), variance, rtol=0.2)
+        assert np.all(np.abs(upper.mean(0) - mean) < 5 * np.sqrt(variance / 1500))
+        np.testing.assert_allclose(upper.var(0), variance, rtol=0.25)
     assert np.linalg.matrix_rank(start.linear_drawn(2, 2, 1, 1, 0).gram[0]) == 2
 
 
@@ -74,7 +74,7 @@ def test_the_error_of_a_finite_width_falls_as_its_root():
     limit = one_hidden(X, Y, 0.2, 15, kept=0)
     errors = []
     for width in (64, 1024, 16384):
-        networks = one_hidden(X, Y, 0.2, 15, width=width, networks=2000, kept=0)
+        networks = one_hidden(X, Y, 0.2, 15, width=width, networks=1000, kept=0)
         errors.append(np.sqrt(width * np.mean((networks.runs - limit.runs) ** 2)))
     assert max(errors) / min(errors) < 1.1
 
@@ -100,8 +100,8 @@ def test_quasi_random_particles_are_more_accurate():
 
 def test_standard_error_and_bias_cover_the_error_of_particles():
     options = {"activation": "tanh", "gamma": 3.0, "kept": 0}
-    best = one_hidden(X, Y, 0.2, 30, samples=2**16, **options)
-    found = [one_hidden(X, Y, 0.2, 30, samples=1024, seed=seed, **options) for seed in range(10, 26)]
+    best = one_hidden(X, Y, 0.2, 20, samples=2**14, **options)
+    found = [one_hidden(X, Y, 0.2, 20, samples=512, seed=seed, **options) for seed in range(10, 26)]
     gap = np.stack([one.outputs - best.outputs for one in found])
     told = np.stack([one.outputs_error**2 + one.outputs_bias**2 for one in found]) + best.outputs_error**2
     assert 0.5 < np.sqrt(np.mean(gap**2) / np.mean(told)) < 1.5

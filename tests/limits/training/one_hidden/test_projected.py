@@ -58,13 +58,13 @@ def network(found, width, seed, activation, rate, steps, decay=0.0, rows=None, l
 )
 def test_projected_networks_tend_to_the_limit(options, network_options):
     y = network_options.get("y", Y)
-    found = projected(X, y, 0.5, 15, **options)
+    found = projected(X, y, 0.5, 10, **options)
     errors = []
-    for width, networks in ((100, 16), (900, 8)):
-        runs = [network(found, width, s, options["activation"], 0.5, 15, **network_options) for s in range(networks)]
+    for width, networks in ((128, 12), (512, 12)):
+        runs = [network(found, width, s, options["activation"], 0.5, 10, **network_options) for s in range(networks)]
         errors.append(np.sqrt(np.mean((np.stack(runs) - found.outputs) ** 2)))
-    assert 1.5 < errors[0] / errors[1] < 6.0  # a root: 3
-    assert errors[1] < 0.15 * np.sqrt(np.mean(found.outputs**2))
+    assert 1.2 < errors[0] / errors[1] < 4.0  # a root: 2; standard error about 0.2 of it
+    assert errors[1] < 0.2 * np.sqrt(np.mean(found.outputs**2))
     assert found.loss[-1] < found.loss[0]
 
 
