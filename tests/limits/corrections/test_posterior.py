@@ -98,7 +98,7 @@ def test_four_point_moments_of_a_polynomial(rank):
 def test_range_of_validity():
     net = dl.Mlp("identity")
     found = posterior_kernel(net, X, 5 * Y, width=4000, noise=NOISE)
-    assert found.strength(found.valid_from) <= 0.5 < found.strength(found.valid_from - 1)
+    assert found.strength(found.valid_from) <= 1 < found.strength(found.valid_from - 1)
     with pytest.warns(dl.errors.AccuracyWarning, match=f"it leads from width {found.valid_from} on"):
         found.at(10)
     assert str(found.valid_from) in found.describe()

@@ -43,7 +43,7 @@ class StrengthData:
         """The drawing in words, for readers who do not see it."""
         ends = f"from {short(self.strength[0])} at width {self.widths[0]:g} to {short(self.strength[-1])}"
         return (
-            f"Strength of the order 1/width, {ends} at width {self.widths[-1]:g}; below 1/2 from {self.valid_from} on."
+            f"Strength of the order 1/width, {ends} at width {self.widths[-1]:g}; at most 1 from {self.valid_from} on."
         )
 
 
@@ -87,7 +87,7 @@ def draw_moved(axes: Any, data: MovedData) -> None:
 
 
 def draw_strength(axes: Any, data: StrengthData) -> None:
-    """Draw the curve, the level 1/2, and the first width that is valid."""
+    """Draw the curve, the level 1, and the first width that is valid."""
     axes.plot(data.widths, data.strength, color=theme.LIGHT["accent"])
     axes.axhline(STRONG, color=theme.LIGHT["muted"], linewidth=0.9, linestyle=(0, (4, 3)))
     axes.axvline(data.valid_from, color=theme.LIGHT["muted"], linewidth=0.9, linestyle=(0, (4, 3)))
