@@ -131,6 +131,14 @@ def test_the_limit_counts_outputs_units_and_matrices():
     assert best_rate(np.concatenate([X, X]), np.concatenate([Y, Y])) == pytest.approx(rate)
 
 
+def test_units_of_inputs_and_of_targets_together():
+    """Outputs in other units are the same network; so are inputs, whose outputs scale with them."""
+    plain = best_rates(X, Y, widths=(40,), networks=8).rates[0]
+    np.testing.assert_allclose(best_rates(1e4 * X, 1e4 * Y, widths=(40,), networks=8).rates[0], 1e-8 * plain, rtol=1e-6)
+    searched = [best_rates(c * X, c * Y, widths=(10,), networks=2, steps=2).rates[0] * c**2 for c in (1.0, 1e4)]
+    np.testing.assert_allclose(*searched, rtol=2e-3)
+
+
 def test_rows_may_repeat_and_be_zero():
     doubled = np.concatenate([X, X, 0 * X[:1]]), np.concatenate([Y, Y, Y[:1]])
     found = best_rates(*doubled, widths=(2000,), networks=20, seed=2)

@@ -133,6 +133,8 @@ TALL = np.ones((3, 2))
         (lambda: deep_linear(WHITE, Y[:5], layers=2, time=1.0), ("y has shape (5, 3), and X has 12 rows",)),
         (lambda: deep_linear(WHITE, np.zeros(12), layers=2, time=1.0), ("y'X is zero",)),
         (lambda: deep_linear(WHITE, Y * np.nan, layers=2, time=1.0), ("y has nan at row 0, column 0",)),
+        (lambda: deep_linear([], [], layers=2, time=1.0), ("X has shape (0,)",)),
+        (lambda: deep_linear(WHITE, Y, layers=2, time=1e200), ("time=", "is not between 1e-100 and 1e+100")),
         (lambda: deep_linear(WHITE * np.inf, Y, layers=2, time=1.0), ("at row 0, column 0",)),
         (lambda: deep_linear(WHITE, ["a"] * 12, layers=2, time=1.0), ("y has dtype",)),
         (lambda: deep_linear(WHITE, [[1.0], [1.0, 2.0]], layers=2, time=1.0), ("y is not an array",)),

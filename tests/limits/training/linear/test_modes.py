@@ -109,6 +109,18 @@ def test_shapes_and_long_waits():
     assert mode_strength(1e90, [1.0, 2.0], 0.1, 5).tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("layers", [1, 2, 3, 1000, inf])
+def test_numbers_of_very_different_sizes(layers):
+    """At time 0 the start, at the end the target, whatever the ratio of the two; no warning on the way."""
+    target, initial = np.array([1e90, 1e-90, 1.0]), np.array([1e-9, 1e90, 1e-30])
+    found = mode_strength([0.0, 1e99], target, initial, layers)
+    assert found[0].tolist() == initial.tolist()
+    assert found[1, 0] == pytest.approx(1e90)
+    assert 1e-90 <= found[1, 1] <= 1e-40
+    below = mode_time(2e-9, 1e90, 1e-9, layers)
+    assert mode_strength(below, 1e90, 1e-9, layers) == pytest.approx(2e-9)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -124,6 +136,7 @@ def test_shapes_and_long_waits():
         (lambda: mode_time(inf, 1.0, 0.1, 2), "strength=inf"),
         (lambda: mode_delay(2, share=1.0), "share=1.0 is not a number between 0 and 1"),
         (lambda: mode_delay([2, True]), "layers=True"),
+        (lambda: mode_delay([]), "layers is empty"),
         (lambda: mode_delay(2, target=-1.0), "target=-1"),
         (lambda: mode_delay(2, target="a"), "target='a'"),
         (lambda: mode_delay(2, initial=0.96), "initial=0.96 is not below share=0.95"),

@@ -64,7 +64,7 @@ def deep_linear(
     """
     count = whole(WHERE, "layers", layers, infinite=True)
     x, targets, flat = check_data(WHERE, X, y)
-    times = check_times(WHERE, time, whole=False)
+    times = check_not_negative(WHERE, "time", check_times(WHERE, time, whole=False))
     if not isinstance(whiten, bool | np.bool_):
         raise InputError(WHERE, f"whiten={whiten!r} is not True or False", "give one of them")
     whitening = _whitening(x) if whiten else None

@@ -22,7 +22,7 @@ from deeplimits.progress import Bar
 Array = NDArray[np.float64]
 
 RULES = ("mup", "sp", "ntp")
-LARGEST = 1e40  # fourth powers of such numbers, and their inverses, fit float64
+LARGEST, LARGEST_SAMPLED = 1e40, 1e8  # powers of such numbers that are met, and their inverses, fit float64
 DEEPEST = 20
 BLOCK = 2**17  # numbers of one array of many networks, which then stays in the cache
 
@@ -126,7 +126,7 @@ def best_rates(
         True
     """
     where = "best_rates"
-    x, targets, number = _problem(where, X, y, hidden)
+    x, targets, number = _problem(where, X, y, hidden, LARGEST_SAMPLED)
     if rule not in RULES:
         raise InputError(where, f"there is no rule {rule!r}", nearest(str(rule), RULES))
     steps = whole(where, "steps", steps)
@@ -134,7 +134,7 @@ def best_rates(
         why = f"hidden={number}: the roots of the loss, a polynomial of degree {2 * number}, are lost to rounding"
         raise InputError(where, why, f"give hidden <= {DEEPEST}, or steps > 1, which searches")
     sizes = [whole(where, "width", n) for n in _several(where, "widths", widths)]
-    given = _several(where, "networks", networks) if hasattr(networks, "__iter__") else [networks] * len(sizes)
+    given = _several(where, "networks", networks) if np.iterable(networks) else [networks] * len(sizes)
     counts = [whole(where, "networks", count) for count in given]
     if len(counts) != len(sizes) or len(set(sizes)) < len(sizes):
         why = f"widths={sizes} and networks={counts} do not fit"
@@ -181,11 +181,11 @@ def _asymptote(rule: str, steps: int, limit: float) -> float:
     return limit if rule == "mup" and steps == 1 else nan
 
 
-def _problem(where: str, X: Any, y: Any, hidden: int) -> tuple[Array, Array, int]:
+def _problem(where: str, X: Any, y: Any, hidden: int, largest: float = LARGEST) -> tuple[Array, Array, int]:
     x, targets, _ = check_data(where, X, y)
     number = whole(where, "hidden", hidden)
     for name, size in (("X", np.abs(x).max()), ("y", np.abs(targets).max())):
-        if not 1 / LARGEST < size < LARGEST:
+        if not 1 / largest < size < largest:
             raise InputError(where, f"{name} reaches {size:g}", "give data that are not zero, in units of order 1")
     if not np.linalg.norm(x.T @ targets) > 1e-12 * np.linalg.norm(x) * np.linalg.norm(targets):
         raise InputError(where, "X'y is zero: no step helps", "give targets that depend on the inputs")
@@ -199,7 +199,7 @@ def _limit(x: Array, residual: Array, hidden: int) -> Array:
 
 
 def _several(where: str, name: str, values: Any) -> list[Any]:
-    found = list(values) if hasattr(values, "__iter__") and not isinstance(values, str) else []
+    found = list(values) if np.iterable(values) and not isinstance(values, str) else []
     if not found:
         raise InputError(where, f"{name}={values!r} is not a list of numbers", f"give e.g. {name}=(128, 512)")
     return found

@@ -76,7 +76,7 @@ def check_data(where: str, X: Any, y: Any) -> tuple[Array, Array, bool]:
         >>> y.shape, flat
         ((2, 1), True)
     """
-    x = np.array(check(where, X).numpy()[0], dtype=np.float64)
+    x = _matrix(where, "X", X)
     columns = y.detach().cpu().numpy() if is_tensor(y) else y
     try:
         shape: tuple[int, ...] = np.shape(columns)
@@ -87,11 +87,14 @@ def check_data(where: str, X: Any, y: Any) -> tuple[Array, Array, bool]:
         raise InputError(where, why, f"give y of shape ({len(x)},) or ({len(x)}, outputs)")
     flat = len(shape) == 1
     columns = np.asarray(columns)
+    return x, _matrix(where, "y", columns[:, None] if flat else columns), flat
+
+
+def _matrix(where: str, name: str, value: Any) -> Array:
     try:
-        found = check(where, columns[:, None] if flat else columns).numpy()[0]
+        return np.array(check(where, value).numpy()[0], dtype=np.float64)
     except InputError as error:
-        raise InputError(where, error.why.replace("X1", "y"), error.fix) from None
-    return x, np.array(found, dtype=np.float64), flat
+        raise InputError(where, error.why.replace("X1", name), error.fix) from None
 
 
 def check_positive(where: str, name: str, value: Any) -> float:

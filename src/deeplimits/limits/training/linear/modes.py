@@ -127,6 +127,8 @@ def mode_delay(layers: float | Sequence[float], target: float = 1.0, initial: fl
     if np.any(check_not_negative(where, "initial", initial) >= wanted):
         why = f"initial={initial!r} is not below share={share:g} of target={target!r}"
         raise InputError(where, why, "give a smaller initial strength, or a larger share")
+    if np.size(layers) == 0:
+        raise InputError(where, "layers is empty", "give at least one number of matrices")
     found = []
     for number in np.atleast_1d(np.asarray(layers, dtype=object)):
         count = whole(where, "layers", number, infinite=True)
@@ -142,12 +144,14 @@ def strengths(times: Array, target: Array, initial: Array, layers: float, speed:
     aside = target == 0
     found[:, aside] = _decay(times[:, None], initial[aside], power, scale[aside])
     if layers == 1:
-        return np.where(aside, found, target + (initial - target) * np.exp(-times[:, None] * speed))
+        passed = times[:, None] * speed
+        return np.where(aside, found, initial * np.exp(-passed) - target * np.expm1(-passed))
     moves = ~aside & (initial > 0) & (initial != target)
     if moves.any():
         s, start = target[moves], initial[moves]
         elapsed = times[:, None] * scale[moves] * s**power
-        found[:, moves] = s * _share(_moved(_place(start, s), elapsed, start > s, layers), start > s)
+        moved = s * _share(_moved(_place(start, s), elapsed, start > s, layers), start > s)
+        found[:, moves] = np.where(times[:, None] == 0, start, moved)
     return found
 
 
@@ -173,7 +177,9 @@ def _decay(times: Array, initial: Array, power: float, scale: Array) -> Array:
 
 def _place(strength: Any, target: Any) -> Any:
     """Return x = log(u / |s - u|)."""
-    return np.log(strength) - np.log(np.abs(target - strength))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of the branch not taken
+        above = np.log1p(target / (strength - target))
+        return np.where(strength > target, above, np.log(strength) - np.log(target - strength))
 
 
 def _share(x: Array, above: NDArray[np.bool_]) -> Array:
@@ -189,8 +195,10 @@ def _moved(start: Array, elapsed: Array, above: NDArray[np.bool_], layers: float
     found = np.empty_like(elapsed)
     for mode, (x, over) in enumerate(zip(start, above, strict=True)):
         if layers == inf and not over:
-            # x - e^-x is given: e^-x is Wright's omega of its negative
-            found[:, mode] = -np.log(np.real(wrightomega(np.exp(-x) - x - elapsed[:, mode])))
+            # e^-x - x = z is given: e^-x is Wright's omega of z
+            z = np.exp(-x) - x - elapsed[:, mode]
+            omega = np.real(wrightomega(z))
+            found[:, mode] = np.where(z > 1, -np.log(np.maximum(omega, 1.0)), omega - z)
         else:
             found[:, mode] = _inverted(float(x), elapsed[:, mode], bool(over), layers)
     return found
@@ -221,7 +229,7 @@ def _reach(strength: float, target: float, initial: float, speed: float, layers:
     if not between or scale == 0 or (initial == 0 and layers > 1):
         return inf
     if layers == 1:
-        return float(np.log((initial - target) / (strength - target))) / scale
+        return float(np.log1p((initial - strength) / (strength - target))) / scale
     if target == 0:
         return (strength**-power - initial**-power) / (power * scale)
     ends = float(_place(initial, target)), float(_place(strength, target))

@@ -68,7 +68,12 @@ def lowest(coefficients: Array) -> Array:
         array([3.])
     """
     count = coefficients.shape[1]
-    products = coefficients @ coefficients.mT
+    size = np.abs(coefficients).max(axis=2)
+    with np.errstate(divide="ignore"):
+        unit = ((size[:, :1] / size[:, 1:]) ** (1 / np.arange(1, count))).min(axis=1)
+    # in these units no power is larger than the constant, which is 1
+    c = coefficients / size[:, :1, None] * (unit[:, None] ** np.arange(count))[..., None]
+    products = c @ c.mT
     loss = np.stack([np.trace(products[:, ::-1], k - count + 1, 1, 2) for k in range(2 * count - 1)], axis=-1)
     slope = loss[:, 1:] * np.arange(1, 2 * count - 1)
     degree = slope.shape[1] - 1
@@ -82,4 +87,4 @@ def lowest(coefficients: Array) -> Array:
         values = np.zeros_like(z)
         for k in reversed(range(loss.shape[1])):
             values = values * z + loss[:, k, None]
-    return np.take_along_axis(z, np.nanargmin(values, axis=1)[:, None], axis=1)[:, 0]
+    return unit * np.take_along_axis(z, np.nanargmin(values, axis=1)[:, None], axis=1)[:, 0]
