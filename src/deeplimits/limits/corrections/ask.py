@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from deeplimits.architecture import activation as act
 from deeplimits.architecture.dense import Gaussian, Orthogonal
 from deeplimits.architecture.layer import Layer, as_float
+from deeplimits.architecture.scale import alpha
 from deeplimits.architecture.zoo import Mlp, ResNet
 from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, NoRule
 from deeplimits.limits.corrections.layer import DenseLayer
 from deeplimits.limits.corrections.pair import PairState, pair
 from deeplimits.limits.corrections.record import CorrectedKernel
+from deeplimits.limits.corrections.residual import residual
 from deeplimits.limits.corrections.single import SingleState, single
 from deeplimits.limits.kernel.activation import family
 from deeplimits.limits.kernel.record import Kernel
@@ -48,6 +50,11 @@ class Rows:
     second: NDArray[np.intp]
     place: NDArray[np.intp]
 
+    @property
+    def pairs(self) -> str:
+        """Two different rows of the result, in words."""
+        return f"{self.x[self.first[0]][:4].round(4).tolist()} and {self.x[self.second[0]][:4].round(4).tolist()}"
+
 
 def corrected(
     net: Layer, X1: Any, X2: Any, depth: Any, get: Any, parametrization: str, widths: Any,
@@ -75,13 +82,14 @@ def corrected(
     kinds = (get,) if isinstance(get, str) else get
     _refuse(net, depth, parametrization)
     limit = kernel(net, X1, X2, depth, kinds, parametrization, widths, dtype=dtype)
-    inputs = check(WHERE, X1, X2, dtype)
-    rows = _rows(*inputs.numpy())
-    if isinstance(net, ResNet):
-        raise NoRule(WHERE, "not yet", "use Mlp")
-    mlp: Mlp = net  # type: ignore[assignment]
-    found = _perceptron(mlp, 1 if depth is None else int(depth), rows)
-    return _record(limit, found, rows, inputs, mlp)
+    depth = 1 if depth is None else int(depth)
+    assert isinstance(net, Mlp | ResNet)
+    if isinstance(net, ResNet) and tuple(kinds) != ("nngp",):
+        why = "corrections of the NTK of residual networks are not known here: gradients share the forward clock"
+        raise NoRule(WHERE, why, "ask for get='nngp'; dl.sample(..., get='ntk') measures the NTK")
+    rows = _rows(*check(WHERE, X1, X2, dtype).numpy())
+    found = _residual(net, depth, rows) if isinstance(net, ResNet) else _perceptron(net, depth, rows)
+    return _record(limit, found, rows, net)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +118,7 @@ def layers(mlp: Mlp, depth: int) -> list[DenseLayer]:
 def _perceptron(mlp: Mlp, depth: int, rows: Rows) -> Found:
     phi, dense = family(mlp.activation), layers(mlp, depth)
     gram = np.einsum("nd,nd->n", rows.x, rows.x) / rows.x.shape[1]
-    zero = np.flatnonzero(dense[0].weight * gram + dense[0].bias == 0)
-    if zero.size:
-        why = f"the first layer's variance is 0 at a row of zeros, {rows.x[zero[0]][:6].tolist()}"
-        raise InputError(WHERE, why, "drop that row, or give the network biases (bias_std=0.1)")
+    _refuse_zero(dense[0], gram, "bias_std")
     states = single(phi, dense, gram)
     own, blocks, error = states[-1], [], states[-1].error
     with Bar(len(rows.first) or 1, len(rows.first) > BLOCK, "pairs") as bar:
@@ -124,13 +129,48 @@ def _perceptron(mlp: Mlp, depth: int, rows: Rows) -> Found:
             blocks.append(_entries(state))
             error = max(error, state.error)
             bar.advance("pairs", len(first))
-    if error > GOOD:
-        text = f"{WHERE}: the Hermite series of {type(mlp.activation).__name__} is good to {error:.1e}"
-        fix = "; functions with kinks, and large inputs, converge slowly: scale the inputs or use a closed form"
-        warnings.warn(text + fix, AccuracyWarning, stacklevel=4)
+    _warn(mlp.activation, error)
     singles = np.stack([own.k_shift, own.h_shift, own.v, own.h_variance])
     every = np.concatenate([singles, *blocks], axis=1)
     return Found(every[0], every[1], every[2], every[3], _fluctuation(states))
+
+
+def _residual(net: ResNet, depth: int, rows: Rows) -> Found:
+    if len(rows.first):
+        why = f"corrections of residual networks are known here between an input and itself, not between {rows.pairs}"
+        raise NoRule(WHERE, why, "give one row at a time; dl.sample measures pairs")
+    weight, bias, readin, level, readout = (as_float(getattr(net, name)) ** 2 for name in ResNet.tunable[:5])
+    first, branch = DenseLayer(readin, level), DenseLayer(weight, bias)
+    gram = np.einsum("nd,nd->n", rows.x, rows.x) / rows.x.shape[1]
+    _refuse_zero(first, gram, "readin_bias_std")
+    alphas = [as_float(alpha(net.scale, index, depth, depth)) for index in range(1, depth + 1)]
+    state = residual(family(net.activation), branch, alphas, float(first.weight * gram[0] + first.bias))
+    _warn(net.activation, state.error)
+    plain = net.final_activation is None
+    shift = state.k_shift[-1] if plain else state.s_shift[-1]
+    variance = state.k_variance[-1] if plain else state.s_variance[-1]
+    none = np.zeros(1)
+    return Found(
+        np.array([readout * shift]),
+        none,
+        np.array([readout**2 * variance]),
+        none,
+        float(max(state.k_variance / state.k**2)),
+    )
+
+
+def _refuse_zero(layer: DenseLayer, gram: Array, name: str) -> None:
+    zero = np.flatnonzero(layer.weight * gram + layer.bias == 0)
+    if zero.size:
+        why = f"the first layer's variance is 0 at {'a row of zeros' if gram[zero[0]] == 0 else 'every row'}"
+        raise InputError(WHERE, why, f"drop such rows, or give the network biases ({name}=0.1)")
+
+
+def _warn(activation: act.Activation, error: float) -> None:
+    if error > GOOD:
+        text = f"{WHERE}: the Hermite series of {type(activation).__name__} is good to {error:.1e}"
+        fix = "; functions with kinks, and large inputs, converge slowly: scale the inputs or use a closed form"
+        warnings.warn(text + fix, AccuracyWarning, stacklevel=5)
 
 
 def _entries(state: PairState) -> Array:
@@ -156,7 +196,7 @@ def _rows(x1: Array, x2: Array | None) -> Rows:
     return Rows(x, first[different], second[different], place[back.reshape(low.shape)])
 
 
-def _record(limit: Kernel, found: Found, rows: Rows, inputs: Any, mlp: Mlp) -> CorrectedKernel:
+def _record(limit: Kernel, found: Found, rows: Rows, net: Mlp | ResNet) -> CorrectedKernel:
     def arranged(values: Array, like: Any) -> Any:
         if like is None:
             return None
@@ -167,7 +207,7 @@ def _record(limit: Kernel, found: Found, rows: Rows, inputs: Any, mlp: Mlp) -> C
             return torch.from_numpy(full).to(like)
         return full.astype(like.dtype)
 
-    least = rows.x.shape[1] if isinstance(mlp.weights, Orthogonal) else 1
+    least = rows.x.shape[1] if isinstance(net.weights, Orthogonal) else 1
     return CorrectedKernel(
         limit.nngp, limit.ntk, limit.description,
         arranged(found.nngp_shift, limit.nngp), arranged(found.ntk_shift, limit.ntk),
@@ -191,6 +231,7 @@ def _refuse(net: Any, depth: Any, parametrization: str) -> None:
         raise DescriptionError(WHERE, why, "leave parametrization out")
     if any(is_tensor(value) for value in net.hyperparameters().values()):
         raise DescriptionError(WHERE, "hyperparameters are tensors, and corrections have no gradient", "give numbers")
+    _refuse_residual(net)
     laws = Gaussian | Orthogonal if isinstance(net, Mlp) else Gaussian
     if not isinstance(net.weights, laws):
         why = f"weights={net.weights!r} fluctuate otherwise at order 1/width"
@@ -198,3 +239,14 @@ def _refuse(net: Any, depth: Any, parametrization: str) -> None:
     if isinstance(net.activation, act.ShapedRelu):
         why = "ShapedRelu depends on the width, and so do its corrections, at order 1/sqrt(n)"
         raise DescriptionError(WHERE, why, "give the activation of one width: dl.act.ShapedRelu(...).at(width=n)")
+
+
+def _refuse_residual(net: Mlp | ResNet) -> None:
+    if not isinstance(net, ResNet):
+        return
+    if net.branch_layers != 1:
+        why = f"branch_layers={net.branch_layers}: corrections are known here for one dense layer a branch"
+        raise NoRule(WHERE, why, "leave branch_layers out; dl.sample measures the others")
+    if net.final_activation not in (None, net.activation):
+        why = f"final_activation={net.final_activation!r} differs from the branches' activation {net.activation!r}"
+        raise NoRule(WHERE, why, "leave it out or give the same")

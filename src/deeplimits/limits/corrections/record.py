@@ -32,7 +32,8 @@ class CorrectedKernel(Kernel):
         ntk_shift: n times the change of the NTK's mean.
         nngp_variance: n times the variance over networks of each entry.
         ntk_variance: n times the variance over networks of each entry of the NTK.
-        fluctuation: largest |V| / K^2 over layers and inputs, V = n Cov(z_1^2, z_2^2) of two neurons with variance K.
+        fluctuation: largest |V| / K^2 over layers and inputs, V = n Cov(z_1^2, z_2^2) of two neurons with variance K;
+            of a residual network n Var(|x|^2 / n) / K^2.
         least_width: smallest width that the description allows: the number of features, of orthogonal weights.
     """
 
