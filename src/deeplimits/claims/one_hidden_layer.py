@@ -16,7 +16,7 @@ from deeplimits.claims.one_thread import one_thread
 from deeplimits.limits.training.one_hidden.ask import one_hidden
 from deeplimits.limits.training.one_hidden.maml import maml
 from deeplimits.limits.training.one_hidden.word2vec import word2vec
-from deeplimits.limits.training.one_hidden.words import read, ring_corpus
+from deeplimits.limits.training.one_hidden.words import ring_corpus, tokens_of, windows_of
 from deeplimits.numerics.seeds import generator
 from deeplimits.plane import measure
 from deeplimits.plane.record import Estimate
@@ -186,7 +186,7 @@ def _maml(U: torch.Tensor, V: torch.Tensor) -> Array:
 
 
 def _word2vec(U: torch.Tensor, V: torch.Tensor) -> Array:
-    corpus, _ = read("word2vec", ring_corpus(TOKENS, 600, seed=0), None, WINDOW)
+    corpus = windows_of("word2vec", *tokens_of("word2vec", ring_corpus(TOKENS, 600, seed=0), TOKENS), WINDOW)
     weights = [U.requires_grad_(), V.requires_grad_()]
     for contexts, ids in corpus.batches(BATCH, NEGATIVES, BATCHES, seed=0):
         middle = weights[0].T[torch.from_numpy(contexts)].mean(1)

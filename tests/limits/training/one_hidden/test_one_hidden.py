@@ -167,6 +167,8 @@ def test_divergence_keeps_what_was_computed():
     [
         ({"X": [[np.nan, 1.0]] * 4}, "X has nan at row 0"),
         ({"X": [1.0, 2.0]}, "not .N, d."),
+        ({"X": X * 1e200}, r"X has an entry of size .*e\+200: squares of it"),
+        ({"y": Y * 1e200}, "y .* squares"),
         ({"y": Y[:3]}, r"y has shape \(3, 2\)"),
         ({"y": Y[:, :, None]}, r"y has shape \(4, 2, 1\)"),
         ({"y": ["a"] * 4}, "y has dtype"),

@@ -7,7 +7,7 @@ import torch
 from deeplimits.errors import DeepLimitsError, MemoryNeeded, NoLimit
 from deeplimits.limits.training.one_hidden import embedding, start
 from deeplimits.limits.training.one_hidden.word2vec import word2vec
-from deeplimits.limits.training.one_hidden.words import read, ring_corpus
+from deeplimits.limits.training.one_hidden.words import ring_corpus, tokens_of, windows_of
 
 CORPUS = ring_corpus(8, 600, seed=0)
 
@@ -36,7 +36,7 @@ def by_autograd(U, V, rule, rate, batches):
 def test_networks_are_those_of_autograd(rule):
     found = word2vec(CORPUS, 0.8, 25, rule=rule, width=16, networks=2, seed=4, window=1, negatives=3)
     weights = start.drawn(16, 8, 8, 2, 4)  # of no more neurons than 2 W, so that they are drawn as they are
-    corpus, _ = read("here", CORPUS, None, 1)
+    corpus = windows_of("here", *tokens_of("here", CORPUS, None), 1)
     for k in range(2):
         batches = corpus.batches(16, 3, 25, 4)
         expected = by_autograd(weights.U[k], weights.V[k], rule, 0.8, batches)
@@ -71,7 +71,7 @@ def test_the_kernel_limit_is_that_of_wide_networks():
     neurons = start.linear_drawn(10**6, 8, 8, 1, 2)
     wide = embedding.Embeddings.of(neurons, "ntk")
     frozen = embedding.Frozen(wide.logits())
-    corpus, _ = read("here", CORPUS, None, 2)
+    corpus = windows_of("here", *tokens_of("here", CORPUS, None), 2)
     for contexts, ids in corpus.batches(16, 5, 60, 0):
         wide.step(contexts, ids, 1.0)
         frozen.step(contexts, ids, 1.0)
@@ -121,7 +121,7 @@ def test_divergence_keeps_what_was_computed():
         ({"batch": 0}, "batch=0"),
         ({"rule": "sp"}, "use one of mup, ntk"),
         ({"networks": 2}, "no effect at infinite width"),
-        ({"kept": 0}, "kept=0"),
+        ({"kept": 1}, "kept=1"),
         ({"seed": True}, "seed: True"),
     ],
 )
@@ -133,6 +133,8 @@ def test_bad_input_is_refused(changes, message):
 def test_too_large_a_vocabulary_is_refused_first():
     with pytest.raises(MemoryNeeded, match="a vocabulary of 1000000 tokens"):
         word2vec(CORPUS, 0.5, 3, vocabulary=10**6)
+    with pytest.raises(MemoryNeeded, match="a vocabulary of 1000000000001 tokens"):
+        word2vec([0, 1, 2, 10**12, 1], 0.5, 3)
 
 
 def test_a_ring_too_small_is_refused():

@@ -198,6 +198,8 @@ def _stable(task: Task, phi: Family, loss: str, zero: bool) -> None:
 
 def initial_kernel(X: np.ndarray, phi: Family, zero: bool) -> np.ndarray:
     """Return E[phi phi] + <x, x'> E[phi' phi'] of one output at the start, the second term unless V_0 = 0."""
+    if isinstance(phi, Linear):
+        return (1 if zero else 2) * X @ X.T
     import torch
 
     k = torch.as_tensor(X @ X.T)

@@ -18,7 +18,7 @@ from deeplimits.limits.training.one_hidden.adaptation import Adaptation, Tasks, 
 from deeplimits.limits.training.one_hidden.loss import loss_named
 from deeplimits.limits.training.one_hidden.record import standard_error
 from deeplimits.limits.training.one_hidden.start import Neurons
-from deeplimits.limits.training.one_hidden.task import EXPLODED, positive, size_of, span_of
+from deeplimits.limits.training.one_hidden.task import EXPLODED, positive, size_of, small_enough, span_of
 from deeplimits.numerics.arrays import check_memory
 from deeplimits.numerics.seeds import generator
 from deeplimits.progress import Bar
@@ -212,7 +212,8 @@ def _record(found: list[Any], neurons: Neurons, adaptation: Adaptation, about: A
 
 def _diverged(time: int, found: list[Any], now: Neurons, adaptation: Adaptation, about: Any) -> NoLimit:
     why = f"training diverges at step {time}: the loss after adaptation is a million times that of zero outputs"
-    refusal = NoLimit(WHERE, why, "use a smaller rate or inner_rate; this error's `record` holds the steps before")
+    kept = "; this error's `record` holds the steps before" if found else ""
+    refusal = NoLimit(WHERE, why, f"use a smaller rate or inner_rate{kept}")
     refusal.record = _record(found, now, adaptation, about) if found else None  # type: ignore[attr-defined]
     return refusal
 
@@ -255,6 +256,7 @@ def _four(adaptation: Adaptation, where: str, task: Any) -> list[Array]:
         X = rows_of(where, NAMES[place], task[place])
         y = targets_of(where, task[place + 1], len(X)).reshape(len(X), -1)
         adaptation.loss.check(where, y)
+        small_enough(where, **{NAMES[place]: X, NAMES[place + 1]: y})
         parts += [X, y]
     for place, against in ((2, 0), (3, 1)):
         if parts[place].shape[1] != parts[against].shape[1]:

@@ -45,6 +45,19 @@ def choice(where: str, name: str, value: Any, known: tuple[str, ...]) -> str:
     return value
 
 
+def small_enough(where: str, **arrays: Array) -> None:
+    """Refuse arrays whose sum of squares is beyond float64.
+
+    Raises:
+        InputError: names the array and its largest entry.
+    """
+    for name, values in arrays.items():
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > 1e150 / max(values.size, 1):
+            why = f"{name} has an entry of size {largest:.3g}: squares of it are beyond float64"
+            raise InputError(where, why, "scale it, e.g. X / X.std()")
+
+
 def size_of(where: str, width: Any, networks: Any) -> tuple[float, int]:
     """Return the width, and how many networks of it; at infinite width there is one.
 
@@ -87,6 +100,7 @@ class Task:
         """Return the bytes that a run of networks needs, its record included."""
         inputs, (rows, count) = len(self.X) + len(self.X_test), self.y.shape
         record = (self.steps + 1) * (inputs * count + 1) + 3 * len(self.kept) * (rows**2 + (rows * count) ** 2)
+        record += 3 * rows**2  # the kernel at the start, for the largest stable rate
         state = neurons * (6 * (self.X.shape[1] + count) + 5 * inputs + rows * count * bool(len(self.kept)))
         return 8 * runs * (record + state)
 
@@ -104,6 +118,7 @@ def prepare(
     given = targets_of(where, y, len(rows))
     targets, found = given.reshape(len(rows), -1), loss_named(where, loss)
     found.check(where, targets)
+    small_enough(where, X=rows, X_test=test, y=targets)
     rate, gamma, steps = positive(where, "rate", rate), _gamma(where, gamma), whole(where, "steps", steps)
     _momentum(where, momentum)
     kept = whole(where, "kept", kept, minimum=0)

@@ -15,7 +15,7 @@ from deeplimits.limits.training.one_hidden import embedding
 from deeplimits.limits.training.one_hidden import start as starts
 from deeplimits.limits.training.one_hidden.record import standard_error
 from deeplimits.limits.training.one_hidden.task import EXPLODED, choice, positive, size_of
-from deeplimits.limits.training.one_hidden.words import Corpus, read
+from deeplimits.limits.training.one_hidden.words import Corpus, tokens_of, windows_of
 from deeplimits.numerics.arrays import check_memory
 from deeplimits.numerics.seeds import generator
 from deeplimits.progress import Bar
@@ -117,9 +117,9 @@ def word2vec(
         width: infinity, or the embedding's dimension.
         networks: at a finite width, how many.
         seed: of windows, negatives (the same at every width) and weights.
-        kept: times at which Gram matrices and logits are kept, evenly spaced.
+        kept: times at which Gram matrices and logits are kept, evenly spaced, at least the first and the last.
 
-    Memory: about 8 networks (4 W min(n, 2 W) + 3 kept W^2) bytes; the state at infinite width is 2 W by 2 W.
+    Memory: about 8 networks (4 W min(n, 2 W) + 3 kept W^2) bytes, and the windows; at infinite width n is 2 W.
 
     Valid when: width to infinity at a fixed number of steps.
 
@@ -140,14 +140,16 @@ def word2vec(
     width, count = size_of(WHERE, width, networks)
     rate, steps = positive(WHERE, "rate", rate), whole(WHERE, "steps", steps)
     negatives, batch = whole(WHERE, "negatives", negatives), whole(WHERE, "batch", batch)
-    kept = whole(WHERE, "kept", kept)
+    kept, window = whole(WHERE, "kept", kept, minimum=2), whole(WHERE, "window", window)
     choice(WHERE, "rule", rule, ("mup", "ntk"))
     generator(seed, "checked")
-    corpus, size = read(WHERE, sequences, vocabulary, window)
+    tokens, size = tokens_of(WHERE, sequences, vocabulary)
     neurons = min(2 * size, width)
-    times = np.unique(np.linspace(0, steps, min(max(kept, 2), steps + 1)).round().astype(np.int64))
+    times = np.unique(np.linspace(0, steps, min(kept, steps + 1)).round().astype(np.int64))
     needed = int(8 * count * (4 * size * neurons + 3 * len(times) * size**2 + steps))
+    needed += 24 * (2 * window + 1) * sum(len(one) for one in tokens)
     check_memory(WHERE, needed, f"a vocabulary of {size} tokens and {count} networks", SMALLER)
+    corpus = windows_of(WHERE, tokens, size, window)
     model = _model(size, rule, width, count, seed)
     how = "infinite width, exact" if width == inf else f"{count} networks of width {width}"
     data = f"{size} tokens, {len(corpus.targets)} windows, {steps} batches of {batch}"

@@ -75,13 +75,12 @@ class Corpus:
             yield self.contexts[rows], np.concatenate([self.targets[rows, None], drawn], axis=1)
 
 
-def read(where: str, sequences: Any, vocabulary: Any, window: Any) -> tuple[Corpus, int]:
-    """Return the windows of sequences of token ids, and the size of the vocabulary.
+def tokens_of(where: str, sequences: Any, vocabulary: Any) -> tuple[list[Ids], int]:
+    """Return sequences of token ids, and the size of the vocabulary.
 
     Raises:
-        InputError: no sequences of whole numbers, ids outside the vocabulary, or all shorter than a window.
+        InputError: no sequences of whole numbers, ids outside the vocabulary, or one token only.
     """
-    window = whole(where, "window", window)
     found = [_ids(where, number, one) for number, one in enumerate(_listed(where, sequences))]
     most = max(int(one.max(initial=0)) for one in found)
     size = most + 1 if vocabulary is None else whole(where, "vocabulary", vocabulary)
@@ -90,17 +89,26 @@ def read(where: str, sequences: Any, vocabulary: Any, window: Any) -> tuple[Corp
         raise InputError(where, why, f"give vocabulary={most + 1} or more")
     if size < 2:
         raise InputError(where, "the sequences hold one token only", "give a corpus of at least two tokens")
+    return found, size
+
+
+def windows_of(where: str, sequences: list[Ids], size: int, window: int) -> Corpus:
+    """Return the windows of sequences over a vocabulary.
+
+    Raises:
+        InputError: all sequences are shorter than a window.
+    """
     span = 2 * window + 1
-    long = [np.lib.stride_tricks.sliding_window_view(one, span) for one in found if len(one) >= span]
+    long = [np.lib.stride_tricks.sliding_window_view(one, span) for one in sequences if len(one) >= span]
     if not long:
-        longest = max(len(one) for one in found)
+        longest = max(len(one) for one in sequences)
         why = f"no sequence has the {span} tokens of a window, the longest {longest}"
         raise InputError(where, why, "give longer sequences or a smaller window")
     windows = np.concatenate(long)
-    weights = np.bincount(np.concatenate(found), minlength=size) ** POWER
+    weights = np.bincount(np.concatenate(sequences), minlength=size) ** POWER
     cumulative = np.cumsum(weights) / weights.sum()
     cumulative[cumulative >= cumulative[-1]] = 1.0
-    return Corpus(np.delete(windows, window, axis=1), windows[:, window], cumulative), size
+    return Corpus(np.delete(windows, window, axis=1), windows[:, window], cumulative)
 
 
 def _listed(where: str, sequences: Any) -> list[Any]:
