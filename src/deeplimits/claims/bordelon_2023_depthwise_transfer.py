@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deeplimits.claims import agreement, residual
+from deeplimits.claims import agreement, depth_limit, residual
 from deeplimits.claims.claim import Claim, Measured, Panel, Part, Step
 from deeplimits.claims.residual import Size, Sweep
 from deeplimits.plane.record import Estimate
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Depths at the base's width and at the larger one, seeds, and the settings of both optimizers."""
+    """Depths at the base's width and at the larger one, seeds, the settings of both optimizers, and of the limit."""
 
     width: int
     wide: int
@@ -44,6 +44,7 @@ class Sizes:
     seeds: int
     adam: Setting
     sgd: Setting
+    limit: depth_limit.Sizes
 
 
 def _sweeps(sizes: Sizes, setting: Setting, places: list[Size], scaled: bool) -> dict[Size, Sweep]:
@@ -118,15 +119,20 @@ def sgd(sizes: Sizes) -> Measured:
     return _measured(sizes, sizes.sgd, "SGD")
 
 
+def limit(sizes: Sizes) -> Measured:
+    """Measure how trained networks approach the mean-field limit of infinite width and depth."""
+    return depth_limit.limit(sizes.limit)
+
+
 CLAIM = Claim(
     key="bordelon-2023-depthwise-transfer",
     statement=(
         "Residual networks in muP with branches scaled by depth^-1/2 keep the best learning rate over width and depth; "
-        "without the factor it falls with the depth."
+        "without the factor it falls with the depth. They approach a limit of infinite width and depth while training."
     ),
     source="bordelon-2023-depthwise-transfer",
     headline=HEADLINE,
-    steps=(Step("adam", adam, 30.0), Step("sgd", sgd, 40.0)),
+    steps=(Step("adam", adam, 30.0), Step("sgd", sgd, 40.0), Step("limit", limit, 20.0)),
     full=Sizes(
         width=32,
         wide=128,
@@ -142,6 +148,10 @@ CLAIM = Claim(
             rates=(-6.0, -5.0, -4.0, -3.0, -2.0), unscaled_rates=(-10.0, -9.0, -8.0, -7.0, -6.0),
             unscaled_depths=(12, 48),
         ),
+        limit=depth_limit.Sizes(
+            depths=(6, 12, 24, 48), place=(256, 16, 30), activations=("identity", "tanh"), widths=(32, 64, 128),
+            diagonal=((32, 4), (64, 8), (128, 16)), networks=150,
+        ),
     ),
     reduced=Sizes(
         width=32,
@@ -156,6 +166,10 @@ CLAIM = Claim(
         sgd=Setting(
             Training(steps=10, batch=16, warmup=2, optimizer="sgd", momentum=0.9), norm=False, rates=(-5.0, -4.0, -3.0),
             unscaled_rates=(-9.0, -8.0, -7.0), unscaled_depths=(8, 12),
+        ),
+        limit=depth_limit.Sizes(
+            depths=(4, 8), place=(32, 4, 8), activations=("identity",), widths=(16, 32), diagonal=((16, 2), (32, 4)),
+            networks=16,
         ),
     ),
 )  # fmt: skip
