@@ -71,7 +71,7 @@ def deep_linear(
     x = x if whitening is None else x @ whitening
     s, c, left, right = _modes(x, targets)
     start = _initial(initial, len(s))
-    check_memory(WHERE, 24 * len(times) * len(s), "the strengths at every time", "ask for fewer times")
+    check_memory(WHERE, 24 * len(times) * (len(s) + 16), "the strengths at every time", "ask for fewer times")
     floor = max(0.0, float((targets**2).sum() - (c * s**2).sum()) / 2)
     found = strengths(times, s, start, count, c)
     return DeepLinear(count, times, s, c, start, found, left, right, whitening, floor, flat)

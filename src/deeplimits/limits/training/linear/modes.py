@@ -213,7 +213,7 @@ def _inverted(start: float, elapsed: Array, above: bool, layers: float) -> Array
     panel = np.where(late, max(len(edges) - 2, 0), panel)
     left, right = edges[panel], edges[np.minimum(panel + 1, len(edges) - 1)]
     wanted, x = elapsed - reached[panel], left
-    # the integrand is monotonic and at most doubles or halves within e of a panel
+    # within a panel the integrand changes by less than a factor e: steps soon converge
     for _ in range(NEWTON):
         slope = _share(x, np.array(above)) ** (2 / layers - 1)
         x = np.clip(x + (wanted - _pieces(left, x, above, layers)) / slope, left, right)
