@@ -51,10 +51,12 @@ def one_hidden(
     """Return training of one hidden layer in which features move (muP), at infinite width or at a finite one.
 
     f(x) = sum over neurons of v phi(u . x / sqrt(d)) / (gamma n); standard normal weights move by rate gamma^2 n times
-    the gradient: dl.mean_field at depth=1. With the identity, [U, V] stays [U_0, V_0] M, and the same code run
-    on U_0 = [I; 0], V_0 = [0; I], each neuron counted with weight 1, is infinite width, exactly and for any number of
-    steps. Other activations take particles: `samples` neurons as one network, with standard errors by its 8 independent
-    eighths. A finite width takes drawn weights. The start is all that differs.
+    the gradient: dl.mean_field at depth=1 and standard deviations 1 (a weight_std multiplies X).
+
+    With the identity, [U, V] stays [U_0, V_0] M, and the same code run on U_0 = [I; 0], V_0 = [0; I], each neuron
+    counted with weight 1, is infinite width, exactly and for any number of steps. Other activations take particles:
+    `samples` neurons as one network, with standard errors by its 8 independent eighths. A finite width takes drawn
+    weights. The start is all that differs.
 
     Args:
         X: training inputs, shape (P, d); numpy or torch.
@@ -75,7 +77,7 @@ def one_hidden(
         kept: times at which kernels are kept, evenly spaced.
         X_test: inputs to predict at, which are not trained on, shape (M, d).
 
-    Memory: about 16 (samples (6 (r + C) + 5 (P + M)) + steps (P + M) C + 3 kept (P^2 + (P C)^2)) bytes, r <= d the
+    Memory: about 8 (samples (8 (r + C) + 6 (P + M)) + steps (P + M) C + 3 kept (P^2 + (P C)^2)) bytes, r <= d the
     number of directions that inputs span, r + C in place of samples for the identity; refused before any work where it
     does not fit.
 
@@ -106,7 +108,7 @@ def one_hidden(
     task = prepare(WHERE, X, y, X_test, loss, rate, steps, momentum, gamma, batch, kept, seed)
     runs, neurons = _size(task, phi, width, exact, count, samples)
     several = width == inf and not exact
-    needed = task.needed(runs, neurons) + (task.needed(1, samples) if several else 0)
+    needed = max(task.needed(runs, neurons), task.needed(1, samples) if several else 0)
     check_memory(WHERE, needed, f"{len(task.X)} inputs over {task.steps} steps on {runs * neurons} neurons", SMALLER)
     _stable(task, phi, loss, zero)
     start = _start(task, phi, width, exact, (runs, samples, sampling), seed, zero)

@@ -119,7 +119,7 @@ def maml(
         seed: of finite networks.
         test_tasks: tasks that are adapted to but not learned from, in the same form.
 
-    Memory: about 8 networks ((K + 1) (r + C)^2 (inner_steps + 5) + steps K Q C) bytes, r <= d.
+    Memory: about 8 networks ((K + 1) (r + C)^2 (inner_steps + 5) + 2 steps K Q C) bytes, r <= d.
 
     Valid when: width to infinity at any fixed numbers of steps. Gradients keep [U, V] in the span of its start, so that
     r + C neurons are infinitely many; entrywise optimisers do not.
@@ -150,7 +150,7 @@ def maml(
     neurons = sum(sizes)
     several = len(given.query) + (0 if test is None else len(test.query))
     state = (several + 1) * neurons * sum(sizes) * (inner_steps + 5)
-    needed = 8 * count * (state + (steps + 1) * several * given.query_targets[0].size)
+    needed = 8 * count * (state + 2 * (steps + 1) * several * given.query_targets[0].size)
     check_memory(WHERE, needed, f"{several} tasks over {steps} steps and {count} networks", SMALLER)
     start = starts.basis(*sizes) if width == inf else starts.linear_drawn(int(width), *sizes, count, seed)
     text = (

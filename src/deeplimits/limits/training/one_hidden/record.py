@@ -164,7 +164,10 @@ class OneHidden:
 
     def describe(self) -> str:
         """Say what was solved, how, in how much memory, and how accurately."""
-        return self.text
+        if self.joint is None:
+            return self.text
+        error, bias = (float(np.abs(values).max()) for values in (self.outputs_error, self.outputs_bias))
+        return f"{self.text}; standard error of outputs at most {error:.2g}, bias about {bias:.2g}"
 
     def __repr__(self) -> str:
         width = "infinite" if self.width == inf else f"{self.width:.0f}"

@@ -101,7 +101,7 @@ class Task:
         inputs, (rows, count) = len(self.X) + len(self.X_test), self.y.shape
         record = (self.steps + 1) * (inputs * count + 1) + 3 * len(self.kept) * (rows**2 + (rows * count) ** 2)
         record += 3 * rows**2  # the kernel at the start, for the largest stable rate
-        state = neurons * (6 * (self.X.shape[1] + count) + 5 * inputs + rows * count * bool(len(self.kept)))
+        state = neurons * (8 * (self.X.shape[1] + count) + 6 * inputs + rows * count * bool(len(self.kept)))
         return 8 * runs * (record + state)
 
 

@@ -119,7 +119,7 @@ def word2vec(
         seed: of windows, negatives (the same at every width) and weights.
         kept: times at which Gram matrices and logits are kept, evenly spaced, at least the first and the last.
 
-    Memory: about 8 networks (4 W min(n, 2 W) + 3 kept W^2) bytes, and the windows; at infinite width n is 2 W.
+    Memory: about 48 networks (W min(n, 2 W) + kept W^2) bytes, and the windows; at infinite width n is 2 W.
 
     Valid when: width to infinity at a fixed number of steps.
 
@@ -146,7 +146,7 @@ def word2vec(
     tokens, size = tokens_of(WHERE, sequences, vocabulary)
     neurons = min(2 * size, width)
     times = np.unique(np.linspace(0, steps, min(kept, steps + 1)).round().astype(np.int64))
-    needed = int(8 * count * (4 * size * neurons + 3 * len(times) * size**2 + steps))
+    needed = int(8 * count * (6 * size * neurons + 6 * len(times) * size**2 + steps))
     needed += 24 * (2 * window + 1) * sum(len(one) for one in tokens)
     check_memory(WHERE, needed, f"a vocabulary of {size} tokens and {count} networks", SMALLER)
     corpus = windows_of(WHERE, tokens, size, window)
