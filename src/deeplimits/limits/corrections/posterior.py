@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from deeplimits.architecture.activation import Identity
+from deeplimits.architecture.activation import Identity, ShapedRelu
 from deeplimits.architecture.dense import Gaussian
 from deeplimits.architecture.layer import Layer, as_float
 from deeplimits.architecture.size import whole
 from deeplimits.architecture.zoo import Mlp
-from deeplimits.errors import DescriptionError, InputError, PrecisionError
+from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, PrecisionError
+from deeplimits.limits.corrections.posterior_prior import mean_shift
 from deeplimits.limits.corrections.posterior_record import PosteriorKernel, Width, check_widths
 from deeplimits.limits.corrections.posterior_recursion import covariances, prior
 from deeplimits.limits.kernel.activation import family
@@ -25,6 +27,7 @@ from deeplimits.numerics.seeds import generator
 Array = NDArray[np.float64]
 WHERE = "posterior_kernel"
 SAMPLES = 2**18
+ACCURACY = 1e-6
 
 
 def posterior_kernel(
@@ -47,8 +50,7 @@ def posterior_kernel(
     Nonlinear ones: four-point moments, contracted with the bracket before they are formed.
 
     Args:
-        net: a `dl.Mlp`; all its standard deviations count. One hidden layer of any activation, or any number of the
-            identity.
+        net: a `dl.Mlp`; all its standard deviations count.
         X: inputs, shape (P, d); numpy or torch.
         y: targets, shape (P,) or (P, C).
         depth: number of hidden layers L.
@@ -64,8 +66,9 @@ def posterior_kernel(
         are those of the description, a weight's divided by the number of inputs of its layer.
 
     Raises:
-        DescriptionError: another network, other weights, several hidden layers that are not linear.
-        InputError: data, widths or a noise that cannot be used; equal rows without noise.
+        DescriptionError: another network, or other weights than Gaussian ones.
+        InputError: data, widths or a noise that cannot be used; equal rows without noise; in deep nonlinear networks, a
+            row whose first layer is zero.
         PrecisionError: kernel plus noise is singular in float64.
 
     Source: zavatone-veth-2021-finite-bnn.
@@ -77,19 +80,26 @@ def posterior_kernel(
         (4.0, 4.05)
     """
     depth = whole(WHERE, "depth", depth)
-    mlp = _checked(net, depth)
+    mlp = _checked(net)
     x = check(WHERE, X).numpy()[0].astype(np.float64)
     targets, widths, noise = _targets(y, len(x)), check_widths(width, depth), _noise(noise)
     samples = whole(WHERE, "samples", samples)
     generator(seed, "checked")
     weight, bias, readout, level = (as_float(getattr(mlp, name)) ** 2 for name in Mlp.tunable)
-    given = prior(family(mlp.activation), weight, bias, x @ x.T / x.shape[1], depth)
+    gram = x @ x.T / x.shape[1]
+    given = prior(family(mlp.activation), weight, bias, gram, depth)
     covariance = readout * given.kernels[-1] + level
     weights = readout * bracket(covariance, targets, noise, x)
     shift, error, moments = covariances(given, weights, samples, seed)
+    before = np.zeros_like(shift)
+    if depth > 1 and not isinstance(mlp.activation, Identity):
+        before, doubt = mean_shift(WHERE, given.family, weight, bias, gram, depth)
+        if doubt > ACCURACY:
+            text = f"{WHERE}: the Hermite series of {type(mlp.activation).__name__} is good to {doubt:.1e}"
+            warnings.warn(f"{text}; scale the inputs, or use depth=1", AccuracyWarning, stacklevel=2)
     return PosteriorKernel(
         limit=np.stack(given.kernels),
-        prior=np.zeros_like(shift),
+        prior=before,
         shift=shift,
         error=error,
         evidence=np.einsum("ij,mij->m", weights, shift[-1]),
@@ -143,7 +153,7 @@ def _singular(matrix: Array, rows: Array, noise: float) -> Exception:
     return PrecisionError(WHERE, why, fix)
 
 
-def _checked(net: Any, depth: int) -> Mlp:
+def _checked(net: Any) -> Mlp:
     if not isinstance(net, Mlp):
         why = f"{type(net).__name__}: the posterior of finite width is known here for perceptrons"
         raise DescriptionError(
@@ -155,11 +165,9 @@ def _checked(net: Any, depth: int) -> Mlp:
     if net.outputs != 1:
         why = f"outputs={net.outputs}: the number of outputs is that of the columns of y"
         raise DescriptionError(WHERE, why, "leave outputs out")
-    if depth > 1 and not isinstance(net.activation, Identity):
-        why = (
-            f"depth={depth} with {type(net.activation).__name__}: the mean before any data moves with the width as well"
-        )
-        raise DescriptionError(WHERE, why, "use depth=1, or dl.Mlp('identity') at any depth")
+    if isinstance(net.activation, ShapedRelu):
+        why = "ShapedRelu depends on the width, and so do its kernels, at order 1/sqrt(n)"
+        raise DescriptionError(WHERE, why, "give the activation of one width: dl.act.ShapedRelu(...).at(width=n)")
     return net
 
 
