@@ -12,6 +12,8 @@ from deeplimits.architecture.layer import number
 from deeplimits.errors import DescriptionError
 
 READOUTS = ("fixed", "trained")
+LARGEST = 1e6
+"""Finite scales beyond this, or below its inverse, would be lost to rounding beside the units, which move by 1/scale."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class MeanResNet:
             real = isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
             if not real or not (isfinite(value) or name == "scale"):
                 raise DescriptionError(where, f"{name}={value!r}", f"give a positive number, e.g. {name}=1.0")
+            if LARGEST < value < inf or value < 1 / LARGEST:
+                fix = f"give {1 / LARGEST:g} to {LARGEST:g}" + (
+                    ", or scale=inf for the limit" if name == "scale" else ""
+                )
+                raise DescriptionError(where, f"{name}={value!r} is lost to rounding", fix)
         for name in ("inner_std", "outer_std"):
             number(where, name, getattr(self, name))
         if self.readout not in READOUTS:

@@ -68,7 +68,7 @@ def embedded(where: str, X: Any, y: Any, X_test: Any, embedding: Any, unembeddin
         x, tests = x @ matrix, tests @ matrix
     D, C = x.shape[1], targets.shape[1]
     with np.errstate(over="ignore"):
-        for name, rows in (("X", x), ("X_test", tests)):
+        for name, rows in (("X", x), ("X_test", tests), ("y", targets)):
             if not np.isfinite((rows**2).sum()):
                 raise InputError(where, f"the squares of {name} are beyond float64", f"scale {name} down")
     if unembedding is None:

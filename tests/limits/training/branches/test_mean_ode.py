@@ -151,7 +151,8 @@ def test_refused_by_name():
     refused(ask(units=100), dl.DeepLimitsError, "units=100", "multiple of 8")
     refused(ask(depth=2.5), dl.DeepLimitsError, "depth=2.5")
     refused(ask(depth=0), dl.DeepLimitsError, "depth=0")
-    refused(ask(x=1e200 * X), dl.DeepLimitsError, "beyond float64")
+    refused(ask(x=1e200 * X), dl.DeepLimitsError, "squares of X", "beyond float64")
+    refused(ask(y=1e200 * Y), dl.DeepLimitsError, "squares of y", "beyond float64")
     for name, value in (("rate", 0), ("rate", True), ("rate", np.nan), ("steps", 0), ("steps", 1.5), ("seed", -1)):
         refused(ask(**{name: value}), dl.DeepLimitsError, name if name != "seed" else "-1")
 
