@@ -19,8 +19,9 @@ def test_names_become_activations():
 @pytest.mark.parametrize(
     "options",
     [
-        {"scale": 0}, {"scale": -1.0}, {"scale": nan}, {"scale": True}, {"scale": "1"}, {"inner_std": -1.0},
-        {"scale": 1e9}, {"scale": 1e-9}, {"outer_std": inf}, {"readout": "linear"}, {"readout_scale": 2.0}, {"readout": "trained", "readout_scale": inf},
+        {"scale": 0}, {"scale": -1.0}, {"scale": nan}, {"scale": True}, {"scale": "1"}, {"scale": 1e9}, {"scale": 1e-9},
+        {"inner_std": -1.0}, {"outer_std": inf}, {"readout": "linear"}, {"readout_scale": 2.0},
+        {"readout": "trained", "readout_scale": inf},
     ],
     ids=str,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from deeplimits.errors import DescriptionError
 
 READOUTS = ("fixed", "trained")
 LARGEST = 1e6
-"""Finite scales beyond this, or below its inverse, would be lost to rounding beside the units, which move by 1/scale."""
+"""Finite scales beyond this, or below its inverse, would be lost to rounding: units move by 1/scale."""
 
 
 @dataclass(frozen=True)
