@@ -1,6 +1,7 @@
 """Limits of training beyond `dl.gradient_flow` and `dl.mean_field`: `dl.training.max_learning_rate(net, X, depth=3)`.
 
-docs/gradient-flow.md, docs/mean-field.md, docs/mean-ode.md, docs/one-hidden.md and docs/deep-linear.md show them.
+docs/gradient-flow.md, docs/ntk-machines.md, docs/mean-field.md, docs/mean-ode.md, docs/one-hidden.md and
+docs/deep-linear.md show them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _HOME: dict[str, str] = {
     "GradientFlow": "limits.training.lazy.record",
     "heavy_ball": "limits.training.lazy.rate",
     "max_learning_rate": "limits.training.lazy.rate",
+    "kernel_machine": "limits.training.machine.ask",
+    "decay_path": "limits.training.machine.path",
     "Descent": "finite.train",
     "posterior_kernel": "limits.corrections.posterior",
 }

@@ -12,6 +12,8 @@ ESTIMATORS = [
     learn.NTKRegressor(depth=3, posterior="gp", normalize_y=True),
     learn.GradientFlowRegressor(depth=3),
     learn.DeepKernelMachineRegressor(depth=1, nu=1e5, noise=1.0, tol=1e-2),
+    learn.NTKSVR(depth=3),
+    learn.NTKSVC(depth=3),
     learn.NNGPClassifier(depth=3),
     learn.NTKClassifier(depth=3),
     learn.DeepKernelMachineClassifier(depth=1, nu=1e4, inducing_points=5, tol=1e-2),
