@@ -9,7 +9,7 @@ from deeplimits.report.figures import mean_field as drawing
 
 def test_what_the_panels_show():
     y = np.array([1.0, -1.0])
-    record = dl.mean_field(dl.Mlp("tanh"), np.eye(2), y, depth=2, gamma=2.0, steps=20, rate=0.3, samples=800)
+    record = dl.mean_field(dl.Mlp("tanh"), np.eye(2), y, depth=2, gamma=2.0, steps=20, rate=0.3, samples=1600)
     outputs = drawing.outputs_data(record)
     assert outputs.targets == (-1.0, 1.0) and outputs.outputs[0][-1] == record.outputs[-1, 1]
     assert outputs.errors[0][-1] == record.outputs_error[-1, 1] > 0

@@ -103,7 +103,7 @@ def test_training_is_lazy_as_gamma_goes_to_0(net, depth):
 
 
 def test_responses_by_derivatives_agree(headline):
-    other = dl.mean_field(dl.Mlp("tanh"), X, Y, **HEADLINE, solver="jacobian", samples=800)
+    other = dl.mean_field(dl.Mlp("tanh"), X, Y, **HEADLINE, solver="jacobian", samples=1600)
     error = np.hypot(headline.outputs_error, other.outputs_error)
     assert (np.abs(headline.outputs - other.outputs)[1:] <= 4.5 * error[1:]).all()
     found = [
@@ -124,13 +124,13 @@ def test_closed_matrices_and_particles_agree():
         mine, error = getattr(exact.course, name), getattr(stein.standard_error, name)
         gap = np.abs(mine - getattr(stein.course, name))
         assert rms(gap) <= 3 * rms(error) + 1e-12, name
-    jacobian = dl.mean_field(net, UNEQUAL, THREE, **asked, solver="jacobian", samples=256)
+    jacobian = dl.mean_field(net, UNEQUAL, THREE, **asked, solver="jacobian", samples=1600)
     for name in ("feature_responses", "gradient_responses"):  # the paths of linear networks have one derivative
         assert rms(getattr(jacobian, name) - getattr(exact, name)) <= 0.1 * rms(getattr(exact, name)), name
 
 
 def test_a_longer_run_begins_as_a_shorter_one_and_no_one_depends_on_company():
-    asked = {"depth": 2, "gamma": 1.0, "rate": 0.05, "samples": 800}
+    asked = {"depth": 2, "gamma": 1.0, "rate": 0.05, "samples": 1600}
     net = dl.Mlp("relu", bias_std=0.2)
     short = dl.mean_field(net, UNEQUAL, THREE, steps=4, X_test=ASIDE[:1], **asked)
     long = dl.mean_field(net, UNEQUAL, THREE, steps=6, X_test=np.concatenate([ASIDE, UNEQUAL]), **asked)
@@ -142,7 +142,7 @@ def test_a_longer_run_begins_as_a_shorter_one_and_no_one_depends_on_company():
 
 def test_a_chain_is_the_perceptron_that_it_spells():
     layer, act = dl.layer, dl.act
-    asked = {"gamma": 1.0, "steps": 4, "rate": 0.05, "samples": 800}
+    asked = {"gamma": 1.0, "steps": 4, "rate": 0.05, "samples": 1600}
     chain = (
         layer.Dense(weight_std=2**0.5) >> act.Relu() >> layer.Dense(weight_std=2**0.5) >> act.Relu() >> layer.Dense(1)
     )

@@ -29,12 +29,12 @@ def ask(net=TANH, X=X, y=Y, **options):
         *(({"steps": bad}, "steps=.* is not a whole number") for bad in (0, -1, 2.5, True, None)),
         *(({"depth": bad}, "depth=.* is not a whole number") for bad in (0, -1, 2.5, True)),
         ({"depth": None}, "leaves DEPTH open"),
-        *(({"samples": bad}, f"samples={bad} ") for bad in (0, 100, 240, True)),
+        *(({"samples": bad}, f"samples={bad} ") for bad in (0, 100, 1592, True)),
         ({"seed": -1}, "seed: -1"),
         ({"solver": "picard"}, "solver='picard' is not a solver"),
         ({"solver": "exact"}, "use stein or jacobian"),
         ({"net": dl.Mlp("relu"), "solver": "jacobian"}, "solver='jacobian' cannot answer"),
-        ({"net": dl.Mlp("identity"), "samples": 800}, "samples=800 has no effect"),
+        ({"net": dl.Mlp("identity"), "samples": 1600}, "samples=1600 has no effect"),
         ({"rule": "ntk"}, "rule='ntk' .*dl.gradient_flow"),
         ({"y": [1.0, np.nan, 2.0]}, "y has nan at row 1"),
         ({"y": Y[:2]}, r"y has shape \(2,\) and X has 3 rows"),
@@ -86,7 +86,7 @@ def test_a_rate_past_stability_is_predicted():
 
 def test_divergence_keeps_what_was_computed():
     with pytest.raises(NoLimit, match="diverges at step 3") as caught:
-        dl.mean_field(dl.Mlp("relu"), 1.4 * np.eye(2), [2.0, -2.0], depth=3, gamma=4.0, steps=40, rate=0.2, samples=800)
+        dl.mean_field(dl.Mlp("relu"), 1.4 * np.eye(2), [2.0, -2.0], depth=3, gamma=4.0, steps=40, rate=0.2)
     record = caught.value.record
     assert record.outputs.shape == (3, 2) and record.loss[1] < record.loss[0] < record.loss[2]
     assert np.isnan(record.outputs_error[1:]).all()  # one march has no standard error
@@ -128,10 +128,10 @@ def test_memory_is_said_and_enough():
     ],
 )
 def test_arrays_of_any_kind_give_the_same(X_given, y_given):
-    np.testing.assert_allclose(ask(X=X_given, y=y_given, samples=256).outputs, ask(samples=256).outputs, atol=1e-5)
+    np.testing.assert_allclose(ask(X=X_given, y=y_given, samples=1600).outputs, ask(samples=1600).outputs, atol=1e-5)
 
 
 def test_targets_of_one_column_keep_their_axis():
-    found = ask(y=Y[:, None], samples=256, X_test=X[:1])
+    found = ask(y=Y[:, None], samples=1600, X_test=X[:1])
     assert found.outputs.shape == (4, 3, 1) and found.test_outputs.shape == (4, 1, 1)
-    assert np.array_equal(found.outputs[..., 0], ask(samples=256).outputs)
+    assert np.array_equal(found.outputs[..., 0], ask(samples=1600).outputs)

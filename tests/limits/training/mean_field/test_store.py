@@ -5,7 +5,7 @@ import deeplimits as dl
 from deeplimits.limits.training.mean_field import perceptron
 
 X, Y = np.eye(2), [1.0, -1.0]
-ASKED = {"depth": 2, "gamma": 1.0, "steps": 4, "rate": 0.1, "samples": 256}
+ASKED = {"depth": 2, "gamma": 1.0, "steps": 4, "rate": 0.1, "samples": 1600}
 
 
 def test_an_interrupted_question_goes_on_bit_for_bit(tmp_path, monkeypatch):

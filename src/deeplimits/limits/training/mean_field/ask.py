@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from deeplimits.architecture.compose import depends_on_depth
 from deeplimits.architecture.layer import Layer
 from deeplimits.architecture.zoo import ResNet
 from deeplimits.errors import AccuracyWarning, InputError, NoLimit
@@ -80,7 +81,8 @@ def mean_field(
         steps: of gradient descent on all inputs; a longer run begins as a shorter one does.
         rate: learning rate, in the units of dl.gradient_flow: at most 2 / (largest eigenvalue of the NTK), and stable
             for good while that holds of `record.sharpness`, which grows with the features.
-        samples: particles a layer, by default 8000, in 8 independent marches; the standard errors come from these.
+        samples: particles a layer, by default 8000, in 8 independent marches, from which the standard errors come. A
+            march is biased by order 1/(its particles); at the default that is below the standard error.
         seed: of all particles.
         solver: "stein" (responses by Gaussian integration by parts), "jacobian" (by derivatives along each path: slow,
             an oracle), or "exact" (no sampling; linear networks). None takes the exact one where there is one.
@@ -189,8 +191,9 @@ def _record(task: Task, courses: Iterable[Course], several: bool, needed: int) -
     exact = task.solver == "exact"
     mean, error, outputs = averaged(courses, sampled=not exact)
     how = "closed matrices, nothing sampled" if exact else f"{task.samples} particles a layer in {len(outputs)} marches"
+    depth = task.depth if depends_on_depth(task.net) else len(mean.features)
     text = (
-        f"training at infinite width, depth {task.depth:g}, gamma {task.gamma:g}, rate {task.rate:g}: "
+        f"training at infinite width, depth {depth:g}, gamma {task.gamma:g}, rate {task.rate:g}: "
         f"{len(mean.outputs) - 1} steps on {len(task.X)} inputs; solver {task.solver}, {how}; {needed:,} bytes"
     )
     if task.depth == inf:
@@ -198,7 +201,7 @@ def _record(task: Task, courses: Iterable[Course], several: bool, needed: int) -
         text += f"; extrapolated in 1/depth: half the depths move the outputs by {moved:.1e}"
     loss, loss_error = _loss(task, outputs)
     record = MeanField(
-        mean, error, loss, loss_error, task.y, task.depth, task.gamma, task.rate, task.solver,
+        mean, error, loss, loss_error, task.y, depth, task.gamma, task.rate, task.solver,
         0 if exact else task.samples, len(outputs), task.seed, text, several,
     )  # fmt: skip
     return replace(record, text=text + _edge(record))

@@ -15,8 +15,10 @@ from deeplimits.numerics.seeds import generator
 BITS = 30
 DIRECTIONS = 256
 """Directions of noise taken from one Sobol sequence, the last for inputs aside; further ones are independent."""
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-4
 """A direction whose variance, given the earlier ones, is this share of the largest variance is left out."""
+RIDGE = 0.5
+"""Variances below this share of the largest over the particles say less of a derivative than noise does."""
 
 
 class Normals:
@@ -69,7 +71,7 @@ class Growing:
     """Samples of a Gaussian process whose covariance becomes known block of rows by block of rows.
 
     A row is a combination of independent normals xi. Rows that are the earlier ones' combination, to `NEGLIGIBLE`,
-    bring no new normal; the others are pivots, with values F xi, F triangular; its inverse is what is held.
+    bring no new normal; the others are pivots, with values F xi, F triangular.
 
     Args:
         capacity: most rows.
@@ -78,7 +80,8 @@ class Growing:
 
     def __init__(self, capacity: int, normals: Normals):
         self.normals = normals
-        self.inverse, self.xi = np.zeros((capacity, capacity)), np.empty((capacity, normals.count))
+        self.factor, self.inverse = np.zeros((capacity, capacity)), np.zeros((capacity, capacity))
+        self.xi = np.empty((capacity, normals.count))
         self.pivots: list[int] = []
         self.largest = 0.0
 
@@ -96,6 +99,7 @@ class Growing:
         fresh, chosen = _pivoted(own - given @ given.T, NEGLIGIBLE * self.largest)
         weights = np.concatenate([given, fresh], axis=1)
         after = known + len(chosen)
+        self.factor[known:after, :after] = weights[chosen]
         self.inverse[known:after, known:after] = inverse = np.linalg.inv(fresh[chosen])
         self.inverse[known:after, :known] = -inverse @ given[chosen] @ self.inverse[:known, :known]
         self.xi[known:after] = self.normals.take(len(chosen))
@@ -116,8 +120,9 @@ class Growing:
     def slopes(self, values: Array, columns: int) -> Array:
         """Return the mean derivatives of functions of the process in its rows, by Gaussian integration by parts.
 
-        <v x^T> = <dv/dx> <x x^T>, solved on the pivots; the other rows' derivatives, which no combination of samples
-        can tell from those, are 0.
+        <v x^T> = <dv/dx> (<x x^T> + ridge), on the pivots; the other rows' derivatives, which samples cannot tell from
+        those, are 0. The ridge falls as 1/particles; without it noise in directions of little variance, drawn from the
+        particles that it then moves, biases their means.
 
         Args:
             values: of the functions, shape (m, particles).
@@ -125,8 +130,10 @@ class Growing:
         """
         count = len(self.pivots)
         found = np.zeros((len(values), columns))
-        moments = values @ self.xi[:count].T / self.normals.count
-        found[:, self.pivots] = moments @ self.inverse[:count, :count]
+        factor, particles = self.factor[:count, :count], self.normals.count
+        covariance = factor @ factor.T + RIDGE * self.largest / particles * np.eye(count)
+        moments = values @ self.xi[:count].T @ factor.T / particles
+        found[:, self.pivots] = np.linalg.solve(covariance, moments.T).T
         return found
 
     def _given(self, rows: Array) -> Array:

@@ -22,8 +22,11 @@ class Course:
         outputs: f, shape (T, P, C).
         features: Phi of every hidden layer, <phi(h(t)) phi(h(s))>, shape (layers, T, T, P, P).
         gradients: G of every hidden layer, <g(t) g(s)>, shape (layers, T, T, Q, Q).
-        feature_responses: C, how features at t answer to the noise of the gradients at s < t, (layers, T, T, P, Q).
-        gradient_responses: D, how gradients at t answer to the noise of the features at s <= t, (layers, T, T, Q, P).
+        feature_responses: C, how features at t answer to the noise of the gradients at s < t, (layers', T, T, P, Q); of
+            perceptrons, every hidden layer but the last.
+        gradient_responses: D, how gradients at t answer to the noise of the features at s <= t, (layers', T, T, Q, P);
+            of perceptrons, every hidden layer but the first. By "stein" only products with what the responses act on,
+            C with the next layer's G and D with the layer's below Phi, are determined, and not each entry.
         kernel: the NTK between any two times, shape (T, T, Q, Q).
         test_outputs: f at inputs that are not trained on, shape (T, M, C).
         coarser_outputs: at infinite depth, `outputs` as smaller depths give them; else the same.
@@ -90,7 +93,7 @@ class MeanField:
         loss: sum over inputs and outputs of (f - y)^2 / 2 at every time, shape (T,).
         loss_error: its standard error, shape (T,).
         targets: y, shape (P, C).
-        depth: a whole number, or infinity.
+        depth: a whole number, or infinity; of a network without DEPTH, its hidden layers.
         gamma: strength of feature learning.
         rate: learning rate.
         solver: "stein", "jacobian" or "exact".

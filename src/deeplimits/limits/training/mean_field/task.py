@@ -21,7 +21,7 @@ from deeplimits.numerics.seeds import generator
 WHERE = "mean_field"
 MARCHES = 8
 SAMPLES = 8000
-LEAST = 256
+LEAST = 1600
 SMALLEST_GAMMA = 1e-8
 ROUNDING = 1e-10
 EXPLODED = 1e6
