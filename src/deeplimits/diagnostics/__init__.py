@@ -1,7 +1,7 @@
-"""Measures on any torch module: how deep networks use their depth, and the rank of what they compute.
+"""Measures on any torch module: use of depth, ranks, neural collapse, and pairs of neurons that run to infinity.
 
 `dl.diagnostics.depth_use(model, inputs)` measures everything that one forward pass and the skipping of blocks tell;
-docs/depth-use.md shows how to read it.
+docs/depth-use.md shows how to read it, docs/neural-collapse.md the other measures.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from deeplimits.doors import door
 
 _HOME = {
+    "channels": "channel",
+    "Channel": "channel_record",
+    "Channels": "channel_record",
     "depth_use": "ask",
     "depth_score": "record",
     "DepthUse": "record",
@@ -17,6 +20,9 @@ _HOME = {
     "Attribution": "gradients",
     "linear_maps": "maps",
     "LinearMaps": "maps",
+    "neural_collapse": "collapse",
+    "neural_collapse_of": "collapse",
+    "NeuralCollapse": "collapse_record",
     "null_contribution": "null",
     "null_skip": "null",
     "stable_rank": "rank",
