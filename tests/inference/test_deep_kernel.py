@@ -1,5 +1,6 @@
 """Deep kernel machines beside their closed form, their limits, and definitions written out."""
 
+import pickle
 from math import inf
 
 import numpy as np
@@ -182,6 +183,15 @@ def test_arrays_of_every_kind():
     assert single.predict(X[:1]) == pytest.approx([2.0])
 
 
+def test_small_prices_and_copies():
+    """A price far below one still starts; a fitted machine of an activation without a name of its own is pickled."""
+    cheap = Regressor(NET, 1, 1e-4, 0.1, tol=1e-3).fit(X, Y)
+    assert cheap.converged_ and cheap.kl_ > Regressor(NET, 1, 1.0, 0.1, tol=1e-3).fit(X, Y).kl_ > 0
+    model = Classifier(dl.Mlp("gelu", bias_std=0.2), 1, 50.0).fit(X, LABELS)
+    copied = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copied.predict_proba(NEW), model.predict_proba(NEW))
+
+
 def test_normalised_targets():
     plain = Regressor(NET, 1, 5.0, 0.1).fit(X, (Y[:, 0] - Y[:, 0].mean()) / Y[:, 0].std())
     scaled = Regressor(NET, 1, 5.0, 0.1 * 49, normalize_y=True).fit(
@@ -231,6 +241,8 @@ def test_refusals(kind, changes, text):
         ({"noise": 0.0, "inducing_points": 3}, X, Y, "noise=0 with inducing points"),
         ({}, np.where(X[2, 1] == X, np.nan, X), Y, "NaN at row 2, column 1"),
         ({}, X, np.where(Y[3, 0] == Y, inf, Y), "infinity at row 3"),
+        ({}, 1e170 * X, Y, "leave the range of"),
+        ({}, X, 1e200 * Y, "has no gradient in float64"),
     ],
 )
 def test_refusals_of_data(options, rows, y, text):

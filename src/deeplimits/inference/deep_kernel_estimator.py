@@ -68,7 +68,7 @@ class DeepKernelMachine(NetworkEstimator):
     def _keep(
         self, where: str, task: Task, steps: int, tolerance: float, base: np.ndarray, unit: float, flat: bool
     ) -> None:
-        found = maximise(task, self.solver, steps, tolerance, self.progress)
+        found = maximise(where, task, self.solver, steps, tolerance, self.progress)
         with torch.no_grad():
             try:
                 state = forward(task, roots(task, torch.from_numpy(found.flat)), task.inputs)
@@ -93,7 +93,7 @@ class DeepKernelMachine(NetworkEstimator):
                 f"{where}: {self.solver} stopped after {found.steps} steps with a gradient of {found.residual:.1e} a "
             )
             text += f"target, tol={tolerance:g}; what was found is kept (converged_ is False)"
-            warnings.warn(f"{text}. Raise max_iter or nu", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"{text}. Raise max_iter or nu, or scale the targets", ConvergenceWarning, stacklevel=4)
 
 
 def _prices(where: str, nu: Any, count: int) -> tuple[float, ...]:

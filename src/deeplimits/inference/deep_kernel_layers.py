@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -16,7 +17,7 @@ from deeplimits.architecture.controlled import ControlledResNet
 from deeplimits.architecture.dense import Dense, Gaussian
 from deeplimits.architecture.layer import Layer
 from deeplimits.errors import DescriptionError
-from deeplimits.limits.kernel.ask import tape_of
+from deeplimits.limits.kernel.ask import kernel, tape_of
 from deeplimits.limits.kernel.plain import follow
 from deeplimits.limits.kernel.tape import Add, Affine, Copy, Step, Tape
 from deeplimits.numerics.arrays import check
@@ -45,10 +46,30 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Layers:
-    """The kernel maps K_1 .. K_L of the hidden layers and that of the readout, in order, each a list of steps."""
+    """The kernel maps K_1 .. K_L of the hidden layers and that of the readout, in order.
 
-    maps: tuple[tuple[Step, ...], ...]
-    registers: int
+    Attributes:
+        net: the description.
+        depth: what DEPTH stands for.
+        row: an input, at which the network's kernel is examined.
+    """
+
+    net: Layer
+    depth: Any
+    row: tuple[float, ...]
+
+    @cached_property
+    def tape(self) -> Tape:
+        """The network as a list of steps."""
+        return tape_of(self.net, check("DeepKernelMachine", np.array([self.row])), self.depth)[0]
+
+    @cached_property
+    def maps(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps of each layer."""
+        return _cut(self.tape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("net", "depth", "row")}  # steps hold functions
 
     def kernel(self, layer: int, below: Blocks) -> Blocks:
         """Return the covariances that a layer gives to features whose inputs have the covariances `below`."""
@@ -63,7 +84,7 @@ class Layers:
         return Blocks(base, cross, self._follow(steps, below.own, *sides))
 
     def _follow(self, steps: Sequence[Step], k: Tensor, q1: Tensor, q2: Tensor) -> Tensor:
-        return follow(steps, self.registers, (k, k.new_zeros(()), q1, q2))[0]
+        return follow(steps, self.tape.registers, (k, k.new_zeros(()), q1, q2))[0]
 
 
 def layers(where: str, net: Any, depth: Any, rows: np.ndarray) -> Layers:
@@ -77,6 +98,7 @@ def layers(where: str, net: Any, depth: Any, rows: np.ndarray) -> Layers:
 
     Raises:
         DescriptionError: infinite depth, networks of paths, weights that are not Gaussian, no hidden layer.
+        PrecisionError: kernels that leave the range of float64 at these rows.
 
     Source: yang-2021-deep-kernel-machine; derived (where a network is cut).
 
@@ -95,12 +117,13 @@ def layers(where: str, net: Any, depth: Any, rows: np.ndarray) -> Layers:
         if not isinstance(layer.weights, Gaussian):
             why = f"weights={layer.weights!r}: the law of Gram matrices is that of Gaussian features"
             raise DescriptionError(where, why, "leave weights out: Gaussian")
-    tape, _ = tape_of(net, check(where, rows), depth)
-    maps = _cut(tape)
-    if len(maps) < 2:
+    order = np.argsort(np.abs(rows).max(axis=1), kind="stable")[[0, len(rows) // 2, -1]]
+    kernel(net, rows[order], depth=depth, get="nngp")  # refuses, or warns of, what its kernel cannot be
+    found = Layers(net, depth, tuple(rows[0].tolist()))
+    if len(found.maps) < 2:
         fix = "give depth >= 1 or further dense layers, or use dl.learn.NNGPRegressor"
         raise DescriptionError(where, "the network has no hidden layer, so no Gram matrix to learn", fix)
-    return Layers(maps, tape.registers)
+    return found
 
 
 def _dense(layer: Layer) -> Iterator[Dense]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deeplimits.errors import PrecisionError
 from deeplimits.inference.deep_kernel_evidence import Answer, SingularError, exact, gaussian, logistic
 from deeplimits.inference.deep_kernel_layers import Blocks, Layers, Pivots, learned, pivots
 from deeplimits.progress import Bar
@@ -56,8 +57,8 @@ class Task:
         return sum(size * (size + 1) // 2 for size in self.sizes())
 
     def curvature(self) -> np.ndarray:
-        """Second derivatives at the priors, by each parameter, of sum of nu_l KL_l over the number of targets."""
-        prices = [price for price in self.nu if price < inf]
+        """Second derivatives at the priors of sum of nu_l KL_l, nu at least 1, over the number of targets."""
+        prices = [max(price, 1.0) for price in self.nu if price < inf]
         each = [
             np.repeat([2 * price, price], [size, size * (size - 1) // 2])
             for size, price in zip(self.sizes(), prices, strict=True)
@@ -183,19 +184,27 @@ class Maximum:
     steps: int
 
 
-def maximise(task: Task, solver: str, max_iter: int, tolerance: float, progress: bool) -> Maximum:
+def maximise(where: str, task: Task, solver: str, max_iter: int, tolerance: float, progress: bool) -> Maximum:
     """Return the maximum found from the priors on.
 
     Args:
+        where: named in errors.
         task: what is learned.
         solver: "lbfgs" or "adam".
         max_iter: most steps.
         tolerance: of the largest entry of the gradient of the objective over the number of targets.
         progress: whether to show a bar on a terminal.
+
+    Raises:
+        PrecisionError: the objective is not finite at the priors.
     """
     start, objective = np.zeros(task.count()), Objective(task)
     if not len(start):
         return Maximum(start, 0.0, 0)
+    value, gradient = objective(start)
+    if not np.isfinite(value) or not np.isfinite(gradient).all():
+        why = f"log p(y) is {-value * task.targets.numel():.3g} at the priors, and has no gradient in float64"
+        raise PrecisionError(where, why, "scale the targets (normalize_y=True) and the inputs, or give a larger noise")
     with Bar(max_iter, progress, "learning Gram matrices") as bar:
         search = _lbfgs if solver == LBFGS else _adam
         return search(objective, start, max_iter, tolerance, lambda: bar.advance("learning Gram matrices", 1))

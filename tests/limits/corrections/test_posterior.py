@@ -75,13 +75,13 @@ def test_deep_linear_closed_form():
 def test_the_mean_before_any_data(name):
     """At one width for all layers, the correction of `dl.kernel` for the network that ends there; equal rows alike."""
     rows, net = X[[0, 1, 2, 1]], dl.Mlp(name, bias_std=0.2)
-    found = posterior_kernel(net, rows, np.zeros(4), 3, 100, NOISE, samples=64)
+    found = posterior_kernel(net, rows, np.zeros(4), 3, 100, NOISE, samples=2**14)
     for layer in (1, 2):
         expected = dl.kernel(net, rows, depth=layer + 1, corrections=True).nngp_shift
         np.testing.assert_allclose(found.prior[layer].sum(0), expected, atol=1e-10)
     assert not found.prior[0].any() and not found.prior[1, 1].any()
     assert found.prior[2, 0].any() and found.prior[2, 1].any()
-    lone = posterior_kernel(net, rows[:1], [0.0], 3, 100, NOISE, samples=64)
+    lone = posterior_kernel(net, rows[:1], [0.0], 3, 100, NOISE, samples=2**14)
     np.testing.assert_allclose(lone.prior[:, :, 0, 0], found.prior[:, :, 0, 0], atol=1e-10)
 
 
@@ -120,6 +120,13 @@ def test_range_of_validity():
     assert slope == pytest.approx(1.0, abs=0.05)  # the evidence's deviation, as width^(-1/2)
 
 
+def test_moments_that_points_do_not_reach_are_told():
+    with pytest.warns(dl.errors.AccuracyWarning, match="four-point moments of Exp are good to"):
+        posterior_kernel(dl.Mlp("exp"), 2 * X, Y, noise=NOISE, samples=2**12)
+    constant = posterior_kernel(dl.Mlp("tanh", weight_std=0.0), X, Y, noise=NOISE)
+    assert not constant.shift.any() and np.abs(constant.limit).max() < 1e-40
+
+
 def test_arrays_of_every_kind():
     expected = posterior_kernel(dl.Mlp("erf"), X, Y[:, 0], noise=NOISE).shift
     for x, y in ((torch.from_numpy(X), torch.from_numpy(Y[:, :1])), (X.tolist(), Y[:, 0].tolist())):
@@ -142,6 +149,9 @@ def test_arrays_of_every_kind():
         ({"y": Y[:2]}, r"y has shape \(2, 2\) for 3 rows"),
         ({"y": np.array([1.0, np.inf, 0.0])}, "inf at row 1"),
         ({"y": ["a", "b", "c"]}, "not an array of numbers"),
+        ({"X": 1e200 * X}, "leaves the range of float64 at row"),
+        ({"X": 1e-200 * X}, "leaves the range of float64 at row"),
+        ({"y": 1e200 * Y}, "leave the range of float64"),
         ({"noise": -0.1}, "not a variance"),
         ({"noise": True}, "not a variance"),
         ({"noise": "0"}, "not a variance"),

@@ -62,6 +62,8 @@ def four_point(family: Family, k: Array, weights: Array, samples: int, seed: int
     if isinstance(family, Linear):
         return FourPoint(2 * k @ weights @ k, np.zeros_like(k), EXACT)
     root = spanned(k)
+    if not root.shape[1]:  # z is zero, phi a constant
+        return FourPoint(np.zeros_like(k), np.zeros_like(k), EXACT)
     if root.shape[1] <= LARGEST_RANK:
         coarse, fine = (_over(family, root, weights, *_grid(step, root.shape[1])) for step in STEPS)
         error = np.abs(fine - coarse)

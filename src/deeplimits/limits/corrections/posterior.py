@@ -21,13 +21,15 @@ from deeplimits.limits.corrections.posterior_prior import mean_shift
 from deeplimits.limits.corrections.posterior_record import PosteriorKernel, Width, check_widths
 from deeplimits.limits.corrections.posterior_recursion import covariances, prior
 from deeplimits.limits.kernel.activation import family
-from deeplimits.numerics.arrays import check, is_tensor
+from deeplimits.numerics.arrays import check, check_memory, is_tensor
 from deeplimits.numerics.seeds import generator
 
 Array = NDArray[np.float64]
 WHERE = "posterior_kernel"
 SAMPLES = 2**18
 ACCURACY = 1e-6
+COARSE = 0.05  # of the largest change: a larger error of the four-point moments is told
+SMALLER = "give fewer rows, a smaller depth, or ask for parts of the rows"
 
 
 def posterior_kernel(
@@ -86,27 +88,56 @@ def posterior_kernel(
     samples = whole(WHERE, "samples", samples)
     generator(seed, "checked")
     weight, bias, readout, level = (as_float(getattr(mlp, name)) ** 2 for name in Mlp.tunable)
-    gram = x @ x.T / x.shape[1]
+    check_memory(WHERE, 8 * len(x) ** 2 * (3 * depth**2 + 8 * depth), f"kernels of {len(x)} rows", SMALLER)
+    gram = _gram(x)
     given = prior(family(mlp.activation), weight, bias, gram, depth)
-    covariance = readout * given.kernels[-1] + level
-    weights = readout * bracket(covariance, targets, noise, x)
-    shift, error, moments = covariances(given, weights, samples, seed)
-    before = np.zeros_like(shift)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        covariance = readout * given.kernels[-1] + level
+        weights = readout * bracket(covariance, targets, noise, x)
+        shift, error, moments = covariances(given, weights, samples, seed)
+        evidence = np.einsum("ij,mij->m", weights, shift[-1])
+    if not np.isfinite(shift).all() or not np.isfinite(evidence).all():
+        fix = "scale the targets to a variance near the kernel's diagonal, or give a larger noise"
+        raise PrecisionError(WHERE, f"targets as large as {np.abs(targets).max():.2g} leave the range of float64", fix)
+    before, doubt = np.zeros_like(shift), max(float(given.family.error(k.diagonal())) for k in given.inner)
     if depth > 1 and not isinstance(mlp.activation, Identity):
-        before, doubt = mean_shift(WHERE, given.family, weight, bias, gram, depth)
-        if doubt > ACCURACY:
-            text = f"{WHERE}: the Hermite series of {type(mlp.activation).__name__} is good to {doubt:.1e}"
-            warnings.warn(f"{text}; scale the inputs, or use depth=1", AccuracyWarning, stacklevel=2)
+        before, least = mean_shift(WHERE, given.family, weight, bias, gram, depth)
+        doubt = max(doubt, least)
+    _warn(mlp, doubt, float(error.max()), float(np.abs(shift).max()))
     return PosteriorKernel(
         limit=np.stack(given.kernels),
         prior=before,
         shift=shift,
         error=error,
-        evidence=np.einsum("ij,mij->m", weights, shift[-1]),
+        evidence=evidence,
         widths=widths,
         noise=noise,
         methods=tuple(moment.method for moment in moments),
     )
+
+
+def _gram(x: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        gram = x @ x.T / x.shape[1]
+    own = gram.diagonal()
+    bad = np.flatnonzero(~np.isfinite(own) | ((own == 0) & x.any(axis=1)))
+    if bad.size or not np.isfinite(gram).all():
+        row = int(bad[0]) if bad.size else 0
+        why = f"|x|^2/d leaves the range of float64 at row {row}, whose largest entry is {np.abs(x[row]).max():.2g}"
+        raise PrecisionError(WHERE, why, "scale the inputs to |x|^2/d near 1")
+    return gram
+
+
+def _warn(mlp: Mlp, series: float, error: float, size: float) -> None:
+    name = type(mlp.activation).__name__
+    if series > ACCURACY:
+        text = f"{WHERE}: the Hermite series of {name} is good to {series:.1e}"
+        warnings.warn(f"{text}; functions with jumps, and large inputs, converge slowly", AccuracyWarning, stacklevel=3)
+    if error > COARSE * size:
+        text = (
+            f"{WHERE}: four-point moments of {name} are good to {error:.1e}, the largest change a width is {size:.1e}"
+        )
+        warnings.warn(f"{text}; raise samples, or scale the inputs down", AccuracyWarning, stacklevel=3)
 
 
 def bracket(covariance: Array, targets: Array, noise: float, rows: Array) -> Array:

@@ -49,7 +49,8 @@ def evaluate(tape: Tape, x1: np.ndarray, x2: np.ndarray | None) -> tuple[np.ndar
     def block(start: int) -> None:
         stop = min(start + ROWS, len(x1))
         width = stop if x2 is None else len(other)
-        gram = x1[start:stop] @ other[:width].T / x1.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # threads do not inherit it; what overflows is refused later
+            gram = x1[start:stop] @ other[:width].T / x1.shape[1]
         rows = slice(start, stop)
         _run(ops, numbers, left[:, rows], right[:, :width], tape.registers, gram, k[rows, :width], theta[rows, :width])
         if x2 is None:
