@@ -11,7 +11,7 @@ import pytest
 
 import deeplimits as dl
 from deeplimits.finite.train import Descent, train
-from deeplimits.limits.training.mean_field.residual_noise import Shared
+from deeplimits.limits.training.mean_field.residual_noise import Shared, quasi
 from tests.limits.refusal import refused
 
 RNG = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def test_tanh_depth_16_beside_networks():
     networks = train(TANH, X, Y[:, None], None, 128, 16, 24, 0, Descent(0.04, 10, gamma=1.0), tuple(range(11)))
     apart = found.outputs - networks.outputs.mean(0)[..., 0]
     error = np.hypot(networks.outputs.std(0, ddof=1)[..., 0] / 24**0.5, found.outputs_error)
-    assert rms(found.outputs_error) < 0.01
+    assert rms(found.outputs_error) < 0.005
     assert rms(error) < 0.03
     assert rms(apart) < 3 * rms(error)
     assert found.outputs[-1, 1] < -0.5
@@ -100,11 +100,13 @@ def test_every_option_of_the_description_counts(activation):
 
 
 def test_sampled_and_closed_marches_agree():
+    """Within 7 standard errors of 8 marches in the mean: Student's quantile at 1e-4, for numbers that move together."""
     exact, sampled = stein(PLAIN, 8, "exact"), stein(PLAIN, 8)
-    assert rms(sampled.outputs - exact.outputs) < 2 * rms(sampled.outputs_error) < 0.02
+    assert rms(sampled.outputs_error) < 0.005
+    assert rms(sampled.outputs - exact.outputs) < 7 * rms(sampled.outputs_error)
     for name in ("features", "gradients", "kernel"):
         apart, error = getattr(sampled, name) - getattr(exact, name), getattr(sampled.standard_error, name)
-        assert rms(apart) < 2.5 * rms(error), name
+        assert rms(apart) < 7 * rms(error), name
 
 
 @pytest.mark.parametrize("solver", ["exact", "stein"])
@@ -157,17 +159,29 @@ def test_sampled_infinite_depth():
         dl.mean_field(PLAIN, X, Y, depth=inf, steps=4, rate=0.05, **options)
         for options in ({"solver": "exact"}, {"samples": 1600, "solver": "stein"})
     )
-    assert rms(sampled.outputs - exact.outputs) < 2.5 * rms(sampled.outputs_error)
+    assert rms(sampled.outputs - exact.outputs) < 7 * rms(sampled.outputs_error) < 0.1
     assert sampled.features.shape == (17, 5, 5, 2, 2) and sampled.gradient_responses.shape == (16, 5, 5, 2, 2)
 
 
 def test_noise_of_a_depth_is_the_sum_of_that_of_twice_the_depth():
-    fine = [Shared(6, -1, 0, ("u",), range(place, place + 1)).take(2) for place in (4, 5)]
-    coarse = Shared(6, -1, 0, ("u",), range(4, 6))
-    drawn = coarse.take(2)
-    np.testing.assert_allclose(drawn, sum(fine) / 2**0.5)
-    np.testing.assert_array_equal(drawn[:, 3:], -drawn[:, :3])
+    """Given rows first, then those of streams named by the finest network's blocks."""
+    first = [quasi(2, 3, 0, "here"), quasi(2, 3, 1, "here")]
+    fine = [Shared(-1, [rows], 0, ("u",), range(place, place + 1)) for place, rows in zip((4, 5), first, strict=True)]
+    coarse = Shared(-1, first, 0, ("u",), range(4, 6))
+    for rows in (1, 3):
+        drawn = coarse.take(rows)
+        np.testing.assert_allclose(drawn, sum(part.take(rows) for part in fine) / 2**0.5)
+        np.testing.assert_array_equal(drawn[:, 3:], -drawn[:, :3])
     assert coarse.aside.shape == (6,)
+
+
+def test_the_first_noise_of_all_blocks_is_one_sequence():
+    """Rows are less correlated than independent ones would be, 1/sqrt(512), in the mean over pairs and over marches."""
+    rows = [quasi(150, 512, 0, march) for march in range(8)]
+    correlations = np.array([one @ one.T / 512 for one in rows]) - np.eye(150)
+    assert rms(correlations) < 0.8 / 512**0.5
+    assert np.abs(correlations.mean(0)).max() < 0.35
+    assert quasi(2100, 4, 0, "here").shape == (2100, 4)
 
 
 def ask(net=PLAIN, x=X, y=Y, **options):

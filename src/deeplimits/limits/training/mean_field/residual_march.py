@@ -10,7 +10,7 @@ from deeplimits.limits.training.mean_field.noise import Growing
 from deeplimits.limits.training.mean_field.record import Array, Course
 from deeplimits.limits.training.mean_field.residual_blocks import blocks, spread
 from deeplimits.limits.training.mean_field.residual_course import Rows
-from deeplimits.limits.training.mean_field.residual_noise import Shared
+from deeplimits.limits.training.mean_field.residual_noise import Shared, quasi
 from deeplimits.limits.training.mean_field.task import Diverged, Report, Task, exploded
 
 
@@ -42,22 +42,25 @@ class March:
         self.P, self.C, self.T, S = *task.y.shape, task.steps + 1, task.particles
         self.step = task.rate * task.gamma
         n, q = self.T * self.P, self.T * self.P * self.C
-        share = finest // layers
+        points = np.concatenate([task.X, task.X_test])
+        sizes = [len(points), self.C, *[self.P, self.P * self.C] * finest]
+        table = quasi(sum(sizes), S // 2, task.seed, "mean field", number, "first")
+        readin, readout, *first = np.split(table, np.cumsum(sizes)[:-1])
 
-        def noise(name: str, sign: int, block: int = 0, wide: int = 1) -> Any:
-            return Shared(S, sign, task.seed, (number, name), range(block * wide, (block + 1) * wide))
+        def noise(name: str, sign: int, block: int) -> Any:
+            places = range(block * finest // layers, (block + 1) * finest // layers)
+            kind = ("features", "gradients").index(name)
+            return Shared(sign, [first[2 * place + kind] for place in places], task.seed, (number, name), places)
 
-        self.up = [Growing(n, noise("features", 1, l, share)) for l in range(layers)]
-        self.down = [Growing(q, noise("gradients", -1, l, share)) for l in range(layers)]
+        self.up = [Growing(n, noise("features", 1, l)) for l in range(layers)]
+        self.down = [Growing(q, noise("gradients", -1, l)) for l in range(layers)]
         self.phi, self.g = np.empty((layers + 1, n, S)), np.empty((layers + 1, q, S))
         self.rows = Rows(layers, self.T, self.P, self.C, len(task.X_test))
         self.delta, self.shift = np.zeros(q), np.zeros(self.C)
-        points = np.concatenate([task.X, task.X_test])
         self.first = self.net.first(points, points)
         values, vectors = np.linalg.eigh(self.first)
-        root = vectors * np.sqrt(np.maximum(values, 0))
-        self.readin = root @ noise("readin", 1).take(len(points))
-        self.readout = self.net.readout**0.5 * noise("readout", -1).take(self.C)
+        self.readin = vectors * np.sqrt(np.maximum(values, 0)) @ np.tile(readin, 2)
+        self.readout = self.net.readout**0.5 * np.concatenate([readout, -readout], axis=1)
 
     def run(self, report: Report) -> Course:
         """Return the course.
