@@ -28,11 +28,11 @@ def solvers(task: Task) -> tuple[str, ...]:
 
 
 def needed(task: Task) -> int:
-    """Return the bytes that one march needs, its course included."""
+    """Return the bytes that a march needs, its course and their mean and standard error included."""
     layers = DEPTHS[task.solver][-1] if task.depth == inf else int(task.depth)
     T, (P, C) = task.steps + 1, task.y.shape
     n, q = T * P, T * P * C
-    total = Rows.needed(layers, T, P, C)
+    total = 3 * Rows.needed(layers, T, P, C)
     if task.solver == "exact":
         return total + 8 * layers * (4 * n * n + 3 * q * q + 6 * n * q)
     return total + 8 * layers * (n * n + q * q + 2 * task.particles * (n + q))
