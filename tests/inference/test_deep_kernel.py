@@ -250,6 +250,13 @@ def test_refusals_of_data(options, rows, y, text):
         Regressor(NET, 1, **options).fit(rows, y)
 
 
+@pytest.mark.parametrize(("points", "text"), [(None, "of 12 x 12 in float64"), (3, "12 rows beside 3 inducing points")])
+def test_memory_is_told_first(points, text, monkeypatch):
+    monkeypatch.setattr("deeplimits.numerics.arrays.available_bytes", lambda: 5_000)
+    with pytest.raises(dl.errors.MemoryNeeded, match=text):
+        Regressor(NET, 1, 10.0, 0.1, points).fit(X, Y)
+
+
 def test_labels_that_cannot_be():
     with pytest.raises(dl.DeepLimitsError, match="class 'b' has one member, row 11"):
         Classifier(NET, 1).fit(X, ["a"] * 11 + ["b"])

@@ -21,8 +21,10 @@ from deeplimits.inference.deep_kernel_machine import SOLVERS, Task, begin, forwa
 from deeplimits.inference.estimator import NetworkEstimator, check_fit
 from deeplimits.inference.gaussian_process import factorise
 from deeplimits.inference.prior import network
+from deeplimits.numerics.arrays import check_memory
 
-MATRICES = 12  # of the base, held for each layer while gradients are taken
+MATRICES = 25  # of the base, held for each layer: gradients, and the memory of L-BFGS
+FEWER = "give fewer inducing_points, fewer rows, or a smaller depth"
 DEFAULT = Mlp("relu", bias_std=0.3)
 
 
@@ -52,6 +54,8 @@ class DeepKernelMachine(NetworkEstimator):
         sparse = base is not rows
         check_fit(where, len(base), MATRICES * len(cut.maps), "give inducing_points=100")
         if sparse:
+            needed = 8 * len(rows) * len(base) * MATRICES * len(cut.maps)
+            check_memory(where, needed, f"{len(rows)} rows beside {len(base)} inducing points", FEWER)
             if noise == 0.0:
                 fix = "give a noise > 0, or leave inducing_points out"
                 raise InputError(where, "noise=0 with inducing points, between which something is always left out", fix)
