@@ -36,7 +36,7 @@ def needed(task: Task) -> int:
     paths = layers * 3 * (n + q) * task.particles // 2
     if task.solver == "jacobian":
         paths += 2 * layers * (n + q) * max(n, q) * task.particles
-    return 8 * (6 * matrices + 5 * q * q + paths)
+    return 8 * (7 * matrices + 5 * q * q + paths)
 
 
 def march(task: Task, number: int, report: Report) -> Course:
