@@ -107,6 +107,7 @@ def test_the_loss_stays_below_the_bound_of_gram_matrices():
 
 def test_a_test_input_that_is_trained_on_follows_it():
     found = mean_ode(NET, X, Y, X_test=X[:1], units=256, **STEPS)
+    np.testing.assert_allclose(found.states[:, 0], [X, X])
     np.testing.assert_allclose(found.test_outputs[:, 0], found.outputs[:, 0], rtol=1e-9)
 
 

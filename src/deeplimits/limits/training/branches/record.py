@@ -96,7 +96,7 @@ class MeanODE:
 
     @property
     def states(self) -> Array:
-        """States at `layer_times` before and after training, (2, nodes, P, D), in a basis of what moves them."""
+        """States of the training inputs at `layer_times`, before and after training, (2, layer times, P, D)."""
         return self.run.states
 
     @property

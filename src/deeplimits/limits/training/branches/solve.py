@@ -51,7 +51,7 @@ class Run:
         outputs: (T, P, C).
         test_outputs: (T, M, C).
         gram: (T, P C, P C).
-        states: at the nodes and the end, in the coordinates of the basis, before and after training, (2, nodes, P, r).
+        states: at the nodes and the end, before and after training, (2, nodes + 1, P, D).
         moved: root mean square distance of the branches' units from their start, (T,).
     """
 
@@ -107,7 +107,7 @@ def _descended(task: Task, scheme: Scheme, repeat: int, report: Callable[[int], 
         gram[t] = readout.gram(end) + sum(parts)
         moved[t] = field.moved()
         if t in (0, task.steps):
-            kept.append(states[:, :P])
+            kept.append(states[:, :P] @ Q.T)
         if t < task.steps:
             for node, look in enumerate(looks):
                 field.move(node, look, np.einsum("pc,pcr->pr", errors, seen[node]), task.rate)
