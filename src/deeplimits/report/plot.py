@@ -20,6 +20,7 @@ _DRAWN = {
     "claims.claim.Finding": "claims",
     "diagnostics.record.DepthUse": "figures.depth_use",
     "limits.corrections.posterior_record.PosteriorKernel": "figures.posterior",
+    "limits.corrections.record.CorrectedKernel": "figures.corrected_kernel",
     "limits.diffusion.record.Diffusion": "figures.diffusion",
     "limits.diffusion.regime.Regime": "figures.regime",
     "limits.flow.criticality.Criticality": "figures.phase",
