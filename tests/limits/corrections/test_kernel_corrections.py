@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deeplimits as dl
-from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, NoRule
+from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, NoRule, PrecisionError
 from deeplimits.limits.corrections.single import DenseLayer, single
 from deeplimits.limits.kernel.activation import family
 
@@ -140,3 +140,12 @@ def test_a_series_that_is_too_short_warns():
     near = np.stack([X[0], X[0] + 1e-3])
     with pytest.warns(AccuracyWarning, match="Hermite series"):
         dl.kernel(dl.Mlp("tanh", weight_std=9.0), near, depth=2, corrections=True)
+
+
+@pytest.mark.parametrize(("scale", "options"), [(1e-100, {}), (1e90, {}), (1.0, {"weight_std": 3.0})])
+def test_numbers_whose_squares_leave_float64_are_refused(scale, options):
+    with pytest.raises(PrecisionError, match="square leaves"):
+        dl.kernel(dl.Mlp("relu", **options), X * scale, depth=300, corrections=True)
+    net = dl.ResNet("relu", scale=2.0 if scale == 1.0 else 0.1)
+    with pytest.raises(PrecisionError, match="square leaves"):
+        dl.kernel(net, X[:1] * scale, depth=300 if scale == 1.0 else 3, get="nngp", corrections=True)

@@ -16,7 +16,7 @@ from deeplimits.architecture.dense import Gaussian, Orthogonal
 from deeplimits.architecture.layer import Layer, as_float
 from deeplimits.architecture.scale import alpha
 from deeplimits.architecture.zoo import Mlp, ResNet
-from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, NoRule
+from deeplimits.errors import AccuracyWarning, DescriptionError, InputError, NoLimit, NoRule, PrecisionError
 from deeplimits.limits.corrections.layer import DenseLayer
 from deeplimits.limits.corrections.pair import PairState, pair
 from deeplimits.limits.corrections.record import CorrectedKernel
@@ -30,6 +30,7 @@ from deeplimits.progress import Bar
 Array = NDArray[np.float64]
 WHERE = "kernel(corrections=True)"
 GOOD = 1e-6
+SMALLEST = 1e-140
 BLOCK = 2048  # pairs at a time
 NUMBERS = 6000  # doubles a pair of one block needs
 SMALLER = "ask for blocks of rows with kernel(net, X[a:b], X, corrections=True), or for fewer rows"
@@ -119,7 +120,9 @@ def _perceptron(mlp: Mlp, depth: int, rows: Rows) -> Found:
     phi, dense = family(mlp.activation), layers(mlp, depth)
     gram = np.einsum("nd,nd->n", rows.x, rows.x) / rows.x.shape[1]
     _refuse_zero(dense[0], gram, "bias_std")
-    states = single(phi, dense, gram)
+    with np.errstate(all="ignore"):
+        states = single(phi, dense, gram)
+    _refuse_range(np.stack([state.k for state in states]))
     own, blocks, error = states[-1], [], states[-1].error
     with Bar(len(rows.first) or 1, len(rows.first) > BLOCK, "pairs") as bar:
         for start in range(0, len(rows.first), BLOCK):
@@ -144,7 +147,9 @@ def _residual(net: ResNet, depth: int, rows: Rows) -> Found:
     gram = np.einsum("nd,nd->n", rows.x, rows.x) / rows.x.shape[1]
     _refuse_zero(first, gram, "readin_bias_std")
     alphas = [as_float(alpha(net.scale, index, depth, depth)) for index in range(1, depth + 1)]
-    state = residual(family(net.activation), branch, alphas, float(first.weight * gram[0] + first.bias))
+    with np.errstate(all="ignore"):
+        state = residual(family(net.activation), branch, alphas, float(first.weight * gram[0] + first.bias))
+    _refuse_range(state.k)
     _warn(net.activation, state.error)
     plain = net.final_activation is None
     shift = state.k_shift[-1] if plain else state.s_shift[-1]
@@ -164,6 +169,14 @@ def _refuse_zero(layer: DenseLayer, gram: Array, name: str) -> None:
     if zero.size:
         why = f"the first layer's variance is 0 at {'a row of zeros' if gram[zero[0]] == 0 else 'every row'}"
         raise InputError(WHERE, why, f"drop such rows, or give the network biases ({name}=0.1)")
+
+
+def _refuse_range(k: Array) -> None:
+    """Refuse variances whose squares, which the corrections need, leave float64; exact zeros stay."""
+    bad = ~((k == 0) | ((k > SMALLEST) & (k < 1 / SMALLEST)))
+    if bad.any():
+        why = f"a layer's variance is {k[bad].flat[0]:.3g}; its square leaves the range of float64"
+        raise PrecisionError(WHERE, why, "scale the inputs, or use another weight_std or a smaller depth")
 
 
 def _warn(activation: act.Activation, error: float) -> None:
