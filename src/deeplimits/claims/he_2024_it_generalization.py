@@ -104,7 +104,7 @@ def layers_of(sizes: Sizes) -> Measured:
             0.0, 0.9, networks=sizes.networks, **options,
         ),
         agreement.proportion(
-            "smallest Wasserstein distance of the hidden layers where they are narrowest",
+            "hidden layer of least Wasserstein distance is the narrowest (the scalar output apart)",
             int(np.sum(inner == waist)), sizes.networks, 0.5, **options,
         ),
         agreement.above(
