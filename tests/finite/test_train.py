@@ -109,3 +109,7 @@ def test_labels_must_fit_the_readout():
 def test_numbers_out_of_range_are_refused(given, said):
     with pytest.raises(dl.errors.InputError, match=said):
         Descent(**{"rate": 0.1, "steps": 10, **given})
+
+
+def test_steps_given_as_a_float_are_whole():
+    assert repr(Descent(0.1, 3.0)) == repr(Descent(0.1, 3))

@@ -64,7 +64,7 @@ class Descent:
     gamma: float | None = None
 
     def __post_init__(self) -> None:
-        whole("Descent", "steps", self.steps)
+        object.__setattr__(self, "steps", whole("Descent", "steps", self.steps))
         _number("rate", self.rate, LEAST, inf, "give a positive number such as 0.1")
         _number("momentum", self.momentum, 0.0, 1.0, "give 0 <= momentum < 1")
         if self.gamma is not None:

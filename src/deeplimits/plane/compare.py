@@ -137,9 +137,11 @@ def _only_laws(depths: Any, ratio: Any, get: Any, function: Any) -> None:
 
 def _only_training(ratio: Any, get: Any, function: Any) -> None:
     """Refuse arguments of other comparisons beside labels."""
-    if ratio is not None or function is not None or get != KERNELS:
-        why = f"ratio={ratio!r}, get={get!r}, function={function!r} beside labels: the outputs of networks are compared"
-        raise InputError("compare", why, "leave them out, or give neither y, X_test nor training")
+    given = {"ratio": (ratio, None), "get": (get, KERNELS), "function": (function, None)}
+    odd = [f"{name}={value!r}" for name, (value, usual) in given.items() if value is not usual and value != usual]
+    if odd:
+        why = f"{', '.join(odd)} beside labels: the outputs of networks are compared"
+        raise InputError("compare", why, "leave that out, or give neither y, X_test nor training")
 
 
 def _on_grid(

@@ -82,13 +82,13 @@ def request(
     return asked
 
 
-def rows(X: Any) -> np.ndarray:
+def rows(X: Any, name: str = "X") -> np.ndarray:
     """Return the inputs as a finite float64 matrix.
 
     Raises:
         InputError: not such a matrix, empty, or more rows than a comparison takes.
     """
-    where = "compare(X)"
+    where = f"compare({name})"
     given = X.detach().cpu().numpy() if hasattr(X, "detach") else X
     try:
         table = np.asarray(given)
@@ -96,21 +96,21 @@ def rows(X: Any) -> np.ndarray:
             raise TypeError(f"dtype {table.dtype}")
         table = table.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(where, f"X is not a matrix of real numbers ({error})", "give a float array") from error
+        raise InputError(where, f"{name} is not a matrix of real numbers ({error})", "give a float array") from error
     if table.ndim != 2:
-        fix = "give X of shape (inputs, features), e.g. X[None, :] for one input"
-        raise InputError(where, f"X has shape {table.shape}", fix)
+        fix = f"give {name} of shape (inputs, features), e.g. {name}[None, :] for one input"
+        raise InputError(where, f"{name} has shape {table.shape}", fix)
     if 0 in table.shape:
-        raise InputError(where, f"X is empty: shape {table.shape}", "give at least one row and one feature")
+        raise InputError(where, f"{name} is empty: shape {table.shape}", "give at least one row and one feature")
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         row, column = bad[0]
-        why = f"X has {table[row, column]} at row {row}, column {column} ({len(bad)} such entries)"
+        why = f"{name} has {table[row, column]} at row {row}, column {column} ({len(bad)} such entries)"
         raise InputError(where, why, "drop or impute those rows")
     if len(table) > MOST_INPUTS:
         step = -(-len(table) // MOST_INPUTS)
-        fix = f"pick rows, for example X[::{step}]; sixteen tell as much about the order of the limits"
-        raise InputError(where, f"X has {len(table)} rows, a comparison takes at most {MOST_INPUTS}", fix)
+        fix = f"pick rows, for example {name}[::{step}]; sixteen tell as much about the order of the limits"
+        raise InputError(where, f"{name} has {len(table)} rows, a comparison takes at most {MOST_INPUTS}", fix)
     return table
 
 

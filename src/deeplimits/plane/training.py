@@ -116,7 +116,7 @@ def training_request(
         why = f"momentum={descent.momentum:g} beside gamma={descent.gamma:g}: the mean-field limit has none"
         raise InputError("compare", why, "leave one of them out")
     inputs = rows(X)
-    tests = None if X_test is None else rows(X_test)
+    tests = None if X_test is None else rows(X_test, "X_test")
     if tests is not None and tests.shape[1] != inputs.shape[1]:
         why = f"X_test has {tests.shape[1]} features and X {inputs.shape[1]}"
         raise InputError("compare(X_test)", why, "give test inputs of the same features")

@@ -74,3 +74,7 @@ def test_bad_input_is_refused():
         at_width(lambda *_: None, 1, 1)
     with pytest.raises(NoLimit, match="not finite"):
         at_width(lambda *_: np.nan, 1, 1)
+
+
+def test_a_result_of_zero_is_a_result():
+    assert abs(float(at_width(lambda U, V, weight: (weight * V.T @ U).norm(), 2, 1))) < 1e-15

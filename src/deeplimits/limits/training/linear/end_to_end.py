@@ -61,7 +61,7 @@ class EndToEnd(torch.optim.Optimizer):
             check_positive(WHERE, "lr", group["lr"])
             group["layers"] = whole(WHERE, "layers", group["layers"], infinite=True)
             if group["weight_decay"] != 0:
-                check_positive(WHERE, "weight_decay", group["weight_decay"])
+                check_positive(WHERE, "weight_decay", group["weight_decay"], zero=True)
             for index, weight in enumerate(group["params"]):
                 _check_weight(index, weight, group["layers"])
         except InputError:

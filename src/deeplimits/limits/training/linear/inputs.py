@@ -97,12 +97,14 @@ def _matrix(where: str, name: str, value: Any) -> Array:
         raise InputError(where, error.why.replace("X1", name), error.fix) from None
 
 
-def check_positive(where: str, name: str, value: Any) -> float:
-    """Return a positive finite number.
+def check_positive(where: str, name: str, value: Any, zero: bool = False) -> float:
+    """Return a positive finite number, or 0 where `zero` allows it.
 
     Raises:
         InputError: it is none.
     """
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < inf:
-        raise InputError(where, f"{name}={value!r} is not a positive number", f"give e.g. {name}=0.1")
+    real = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < inf
+    if not real or not (value or zero):
+        kind = "0 or a positive number" if zero else "a positive number"
+        raise InputError(where, f"{name}={value!r} is not {kind}", f"give e.g. {name}=0.1")
     return float(value)

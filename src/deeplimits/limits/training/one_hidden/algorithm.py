@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WHERE = "at_width"
 SAME = 1e-7
+ROUNDING = 1e-13  # of numbers of order 1, which weights are: a result may be 0
 """Results that differ by more, relative to the largest, after neurons are mixed, depend on single neurons."""
 
 
@@ -85,7 +86,7 @@ def _same(found: NDArray[np.float64], mixed: NDArray[np.float64]) -> None:
     if found.shape == mixed.shape and np.isfinite(found).all():
         gap = float(np.abs(found - mixed).max(initial=0.0))
         size = float(np.abs(found).max(initial=0.0))
-        if gap <= SAME * size:
+        if gap <= max(SAME * size, ROUNDING):
             return
         told = f"they change by {gap:.2g} of {size:.2g}"
     else:
