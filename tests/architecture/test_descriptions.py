@@ -13,7 +13,7 @@ import pytest
 import deeplimits as dl
 from deeplimits.architecture.compose import body, expand
 from deeplimits.architecture.scale import alpha
-from deeplimits.errors import DescriptionError
+from deeplimits.errors import DescriptionError, InputError
 
 Dense, Residual, Repeat, Serial, DEPTH, WIDTH = (
     getattr(dl.layer, name) for name in ("Dense", "Residual", "Repeat", "Serial", "DEPTH", "WIDTH")
@@ -116,3 +116,8 @@ def test_alphas_that_are_not_numbers_are_refused_where_they_stand():
     bad = Repeat(Residual(Dense(), lambda l, L: np.nan if l == 2 else 1.0))
     with pytest.raises(DescriptionError, match="l=2, L=3"):
         expand(bad, 3)
+
+
+def test_depths_that_cannot_be_written_out_are_refused_at_once():
+    with pytest.raises(InputError, match=r"depth=1e\+300: every block is written out, at most 1,000,000"):
+        expand(dl.Mlp("relu"), int(1e300))

@@ -59,13 +59,16 @@ class MeanResNet:
             real = isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
             if not real or not (isfinite(value) or name == "scale"):
                 raise DescriptionError(where, f"{name}={value!r}", f"give a positive number, e.g. {name}=1.0")
-            if LARGEST < value < inf or value < 1 / LARGEST:
+            if LARGEST < float(value) < inf or float(value) < 1 / LARGEST:
                 fix = f"give {1 / LARGEST:g} to {LARGEST:g}" + (
                     ", or scale=inf for the limit" if name == "scale" else ""
                 )
                 raise DescriptionError(where, f"{name}={value!r} is lost to rounding", fix)
         for name in ("inner_std", "outer_std"):
-            number(where, name, getattr(self, name))
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool):
+                raise DescriptionError(where, f"{name}={value!r} is not a number", f"give {name} as a float")
+            number(where, name, value)
         if self.readout not in READOUTS:
             raise DescriptionError(where, f"readout={self.readout!r}", "use 'fixed' or 'trained'")
         if self.readout == "fixed" and self.readout_scale != 1.0:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from deeplimits.architecture.layer import DEPTH, Layer, Power
 from deeplimits.architecture.scale import alpha, check_scale
 from deeplimits.architecture.size import whole
-from deeplimits.errors import DescriptionError
+from deeplimits.errors import DescriptionError, InputError
+
+MOST_BLOCKS = 1_000_000
 
 
 @dataclass(frozen=True, init=False)
@@ -113,6 +115,9 @@ def expand(layer: Layer, depth: int, index: int | None = None, repeats: int | No
             return Serial(layers=_flat(expand(part, depth, index, repeats) for part in layers))
         case Repeat(block=block, times=times):
             count = depth if isinstance(times, Power) else times
+            if count > MOST_BLOCKS:
+                why = f"depth={count:g}: every block is written out, at most {MOST_BLOCKS:,}"
+                raise InputError("depth", why, "give a smaller depth, or depth=inf where it has a limit")
             return Serial(layers=_flat(expand(block, depth, place, count) for place in range(1, count + 1)))
         case Residual(branch=branch, scale=scale):
             return Residual(expand(branch, depth, index, repeats), alpha(scale, index, repeats, depth))

@@ -65,7 +65,7 @@ def _descend(
         pull = y * (y * (readout.mT @ values)[:, 0] / root < 1)
         slopes = (values > 0).to(values.dtype) * pull[:, None, :]
         moves = rate / root * (values @ pull[:, :, None]), 2 * rate / root * readout * (slopes @ X)
-        if first is not None:
+        if first is not None and last is not None:
             hidden = torch.lerp(first, hidden, fade)
             readout = torch.lerp(last, readout, fade)
         else:

@@ -97,7 +97,7 @@ def _one_minus_power(rate: float, power: int) -> float:
 
 
 def _chance(where: str, rate: Any) -> None:
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate <= 1:
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) <= 1:
         raise InputError(where, f"rate={rate!r} is no chance", "give a number from 0 to 1")
 
 
@@ -107,5 +107,5 @@ def _count(where: str, name: str, value: Any) -> None:
 
 
 def _positive(where: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not (isfinite(value) and value > 0):
+    if isinstance(value, bool) or not isinstance(value, Real) or not (isfinite(value) and float(value) > 0):
         raise InputError(where, f"{name}={value!r} is not a positive finite number", "give one, such as 1.0")

@@ -149,3 +149,13 @@ def test_numbers_whose_squares_leave_float64_are_refused(scale, options):
     net = dl.ResNet("relu", scale=2.0 if scale == 1.0 else 0.1)
     with pytest.raises(PrecisionError, match="square leaves"):
         dl.kernel(net, X[:1] * scale, depth=300 if scale == 1.0 else 3, get="nngp", corrections=True)
+
+
+def test_the_strength_sees_the_ntk_where_it_was_asked_for():
+    net = dl.Mlp("erf", weight_std=1.5)
+    both, one = (dl.kernel(net, X, depth=3, get=get, corrections=True) for get in (("nngp", "ntk"), "nngp"))
+    relative = (np.diag(both.ntk_variance) / np.diag(both.ntk) ** 2).max()
+    assert relative > 3 * both.fluctuation
+    assert both.strength(24) == pytest.approx(relative / 24) and one.strength(24) == one.fluctuation / 24
+    with pytest.warns(AccuracyWarning, match="Var\\(NTK\\)/NTK\\^2"):
+        both.at(max(1, int(relative)))

@@ -102,6 +102,7 @@ class Found:
     nngp_variance: Array
     ntk_variance: Array
     fluctuation: float
+    ntk_fluctuation: float = 0.0
 
 
 def layers(mlp: Mlp, depth: int) -> list[DenseLayer]:
@@ -135,7 +136,8 @@ def _perceptron(mlp: Mlp, depth: int, rows: Rows) -> Found:
     _warn(mlp.activation, error)
     singles = np.stack([own.k_shift, own.h_shift, own.v, own.h_variance])
     every = np.concatenate([singles, *blocks], axis=1)
-    return Found(every[0], every[1], every[2], every[3], _fluctuation(states))
+    ntk = float(np.max(own.h_variance / np.where(own.h > 0, own.h, np.inf) ** 2))
+    return Found(every[0], every[1], every[2], every[3], _fluctuation(states), ntk)
 
 
 def _residual(net: ResNet, depth: int, rows: Rows) -> Found:
@@ -225,7 +227,7 @@ def _record(limit: Kernel, found: Found, rows: Rows, net: Mlp | ResNet) -> Corre
         limit.nngp, limit.ntk, limit.description,
         arranged(found.nngp_shift, limit.nngp), arranged(found.ntk_shift, limit.ntk),
         arranged(found.nngp_variance, limit.nngp), arranged(found.ntk_variance, limit.ntk),
-        found.fluctuation, least,
+        found.fluctuation, 0.0 if limit.ntk is None else found.ntk_fluctuation, least,
     )  # fmt: skip
 
 

@@ -84,11 +84,11 @@ def posterior_kernel(
     depth = whole(WHERE, "depth", depth)
     mlp = _checked(net)
     x = check(WHERE, X).numpy()[0].astype(np.float64)
+    check_memory(WHERE, 8 * len(x) ** 2 * (3 * depth**2 + 8 * depth), f"kernels of {len(x)} rows", SMALLER)
     targets, widths, noise = _targets(y, len(x)), check_widths(width, depth), _noise(noise)
     samples = whole(WHERE, "samples", samples)
     generator(seed, "checked")
     weight, bias, readout, level = (as_float(getattr(mlp, name)) ** 2 for name in Mlp.tunable)
-    check_memory(WHERE, 8 * len(x) ** 2 * (3 * depth**2 + 8 * depth), f"kernels of {len(x)} rows", SMALLER)
     gram = _gram(x)
     given = prior(family(mlp.activation), weight, bias, gram, depth)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -34,6 +34,7 @@ class CorrectedKernel(Kernel):
         ntk_variance: n times the variance over networks of each entry of the NTK.
         fluctuation: largest |V| / K^2 over layers and inputs, V = n Cov(z_1^2, z_2^2) of two neurons with variance K;
             of a residual network n Var(|x|^2 / n) / K^2.
+        ntk_fluctuation: largest n Var(Theta(x, x)) / Theta(x, x)^2 over inputs, 0 where no NTK was asked.
         least_width: smallest width that the description allows: the number of features, of orthogonal weights.
     """
 
@@ -42,6 +43,7 @@ class CorrectedKernel(Kernel):
     nngp_variance: Any
     ntk_variance: Any
     fluctuation: float
+    ntk_fluctuation: float
     least_width: int = 1
 
     def at(self, width: int) -> Kernel:
@@ -54,10 +56,11 @@ class CorrectedKernel(Kernel):
             InputError: a width that is not a whole number, or below the number of features of orthogonal weights.
         """
         n = self._width(width)
-        strength = self.fluctuation / n
+        strength = self.strength(n)
         if strength >= STRONG:
-            why = f"kernel(corrections=True).at({n}): fluctuations of relative size {strength:.3g} = V/(n K^2)"
-            fix = f"; the first order in 1/n is good for widths well above {self.fluctuation:.0f}"
+            of = "V/(n K^2)" if self.fluctuation >= self.ntk_fluctuation else "Var(NTK)/NTK^2"
+            why = f"kernel(corrections=True).at({n}): fluctuations of relative size {strength:.3g} = {of}"
+            fix = f"; the first order in 1/n is good for widths well above {strength * n:.0f}"
             warnings.warn(why + " are not small" + fix, AccuracyWarning, stacklevel=2)
         nngp = None if self.nngp is None else self.nngp + self.nngp_shift / n
         ntk = None if self.ntk is None else self.ntk + self.ntk_shift / n
@@ -75,12 +78,14 @@ class CorrectedKernel(Kernel):
         return Kernel(nngp, ntk, self.description)
 
     def strength(self, width: int) -> float:
-        """Return the size of the fluctuations, V/(n K^2): first order holds where it is well below 1.
+        """Return the size of the fluctuations: first order holds where it is well below 1.
+
+        The larger of V/(n K^2) and, where the NTK was asked for, its relative variance Var(Theta(x, x))/Theta(x, x)^2.
 
         Raises:
             InputError: as for `at`.
         """
-        return self.fluctuation / self._width(width)
+        return max(self.fluctuation, self.ntk_fluctuation) / self._width(width)
 
     def _width(self, width: Any) -> int:
         n = whole("kernel(corrections=True)", "width", width)

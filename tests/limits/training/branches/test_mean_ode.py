@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
+import torch
 
 import deeplimits as dl
 from deeplimits.limits.training.branches.depth import Blocks, RungeKutta
@@ -179,3 +180,11 @@ def test_it_is_drawn():
     words = [data.describe() for _, (data,) in drawn.panels_of(limit())]
     assert "Outputs over 15 steps" in words[0] and "allow" in words[1] and "before training" in words[2]
     assert len(dl.plot(limit()).axes) == 4
+
+
+def test_an_endless_depth_and_numbers_that_are_none_are_refused():
+    with pytest.raises(dl.errors.InputError, match="every block is walked through"):
+        dl.training.mean_ode(MeanResNet("tanh"), np.eye(2), [1.0, -1.0], depth=1e300, steps=2, rate=0.1)
+    for given in (True, torch.tensor(2.0)):
+        with pytest.raises(dl.errors.DescriptionError, match=r"inner_std=.* is not a number"):
+            MeanResNet("tanh", inner_std=given)

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from deeplimits.architecture.compose import MOST_BLOCKS
+from deeplimits.errors import InputError
 from deeplimits.limits.training.branches.units import Field, Look
 from deeplimits.numerics.embedded import Array
 
@@ -37,6 +39,9 @@ class Blocks:
     """
 
     def __init__(self, depth: int):
+        if depth > MOST_BLOCKS:
+            why = f"depth={depth:g}: every block is walked through, at most {MOST_BLOCKS:,}"
+            raise InputError("mean_ode", why, "give a smaller depth, or depth=inf")
         self.nodes, self.weights = depth, np.full(depth, 1 / depth)
 
     def up(self, field: Field, h: Array) -> Array:
