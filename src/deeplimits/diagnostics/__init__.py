@@ -1,7 +1,7 @@
 """Measures on any torch module: use of depth, ranks, neural collapse, and pairs of neurons that run to infinity.
 
 `dl.diagnostics.depth_use(model, inputs)` measures everything that one forward pass and the skipping of blocks tell;
-docs/depth-use.md shows how to read it, docs/neural-collapse.md the other measures.
+docs/depth-use.md shows how to read it.
 """
 
 from __future__ import annotations
