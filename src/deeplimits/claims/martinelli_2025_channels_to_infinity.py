@@ -117,7 +117,10 @@ def unit(sizes: Sizes) -> Measured:
         agreement.equal(HEADLINE, 1.0, channel.cosine, 1 - COSINE, f"above {COSINE:g}", **options),
         agreement.above(
             "growth of a_i - a_j from one look to the next, least", 1.1,
-            Estimate(float(np.min(np.divide(growth[1:], growth[:-1]))), 0.0), note="looks at doubled steps; BFGS stops at about 1600, where the loss is lost in rounding, and growth with it", **options,
+            Estimate(float(np.min(np.divide(growth[1:], growth[:-1]))), 0.0),
+            note="looks at doubled steps; BFGS stops at about 1600, where the loss is lost in rounding, "
+            "and growth with it",
+            **options,
         ),
         agreement.equal("a_i + a_j", c, float(side * channel.scale[0]), 0.01 * c, "1 %", **options),
         agreement.equal(
