@@ -53,7 +53,7 @@ def drop_connect(rate: float, fan_in: int, fan_out: int) -> float:
     Raises:
         InputError: a rate outside [0, 1], or sizes that are no positive whole numbers.
 
-    Source: he-2024-it-generalization (strong data processing of DropConnect).
+    Source: derived (the output knows nothing of the input where every weight is dropped).
 
     Example:
         >>> drop_connect(0.5, 2, 1)
