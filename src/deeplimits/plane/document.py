@@ -17,6 +17,13 @@ class Document:
 
     places: Any
 
+    def _at(self, width: int, depth: int, known: str) -> Any:
+        for place in self.places:
+            if (place.width, place.depth) == (width, depth):
+                return place
+        why = f"no place at width {width}, depth {depth}"
+        raise InputError(f"{type(self).__name__}.place", why, f"choose from {known}")
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat {column: number} per place, matrices left out."""
         raise NotImplementedError

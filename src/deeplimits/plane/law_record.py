@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deeplimits.errors import InputError
 from deeplimits.plane.document import Document
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -94,11 +93,7 @@ class LawComparison(Document):
         Raises:
             InputError: the comparison has no such place.
         """
-        for place in self.places:
-            if (place.width, place.depth) == (width, depth):
-                return place
-        known = ", ".join(f"({place.width}, {place.depth})" for place in self.places)
-        raise InputError("LawComparison.place", f"no place at width {width}, depth {depth}", f"choose from {known}")
+        return self._at(width, depth, ", ".join(f"({place.width}, {place.depth})" for place in self.places))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat {column: number} for each place and statistic."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deeplimits.errors import InputError
 from deeplimits.numerics.fit import Limit, Rate, Slope
 from deeplimits.plane.document import FORMAT, Document, decode, encode
 
@@ -191,11 +190,7 @@ class Comparison(Document):
         Raises:
             InputError: the comparison has no such place.
         """
-        for place in self.places:
-            if (place.width, place.depth) == (width, depth):
-                return place
-        known = f"widths {self.widths} and depths {self.depths}"
-        raise InputError("Comparison.place", f"no place at width {width}, depth {depth}", f"choose from {known}")
+        return self._at(width, depth, f"widths {self.widths} and depths {self.depths}")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat {column: number} per place, matrices left out."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deeplimits.errors import InputError
 from deeplimits.plane.document import Document
 
 
@@ -102,13 +101,7 @@ class TrainingComparison(Document):
         Raises:
             InputError: the comparison has no such place.
         """
-        for place in self.places:
-            if (place.width, place.depth) == (width, depth):
-                return place
-        known = ", ".join(f"({place.width}, {place.depth})" for place in self.places)
-        raise InputError(
-            "TrainingComparison.place", f"no place at width {width}, depth {depth}", f"choose from {known}"
-        )
+        return self._at(width, depth, ", ".join(f"({place.width}, {place.depth})" for place in self.places))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one flat {column: number} for each place and kept step."""
